@@ -10,7 +10,7 @@ pub struct Khugepaged {
     pub scan_sleep_s: f64,
     /// How many pages of a PMD-sized window may be missing (`max_ptes_none`): by default all but one, which is the maximum.
     pub max_ptes_none: Option<u64>,
-    /// Whether khugepaged also makes folios smaller than a PMD, of the policy's size and of the sizes in `smaller_folios`
+    /// Whether khugepaged also makes folios smaller than a PMD, of the size of an `mthp-*` policy and of the sizes in `smaller_folios`
     /// (`mthp_collapse`, mm/khugepaged.c, since Linux 7.2).
     pub makes_folios: bool,
 }
@@ -23,7 +23,8 @@ pub struct Kernel {
     /// Instructions that the program executes per second. The model has no other clock: the instructions of the thread that
     /// has executed most determine when the kernel does its periodic work.
     pub instructions_per_s: f64,
-    /// Fallback sizes in bytes, for when no folio of the `mthp-*` policy can be allocated (`hugepages-*kB/enabled`).
+    /// Fallback sizes in bytes, for when no folio of the `mthp-*` policy and no THP fits or can be allocated
+    /// (`hugepages-*kB/enabled`). They are enabled for the memory that may have large pages.
     pub smaller_folios: Vec<u64>,
     /// Whether MADV_DONTNEED frees a PTE table when it drops everything that the table maps (CONFIG_PT_RECLAIM, since Linux
     /// 6.14). The default is that of Linux 6.18: only on x86-64 (`ARCH_SUPPORTS_PT_RECLAIM`).

@@ -274,13 +274,30 @@ impl Plan {
         }
     }
 
+    /// The sizes in bytes of the folios that PTEs map, largest first: that of the policy and the enabled smaller ones. THP falls back
+    /// to them where no huge page is possible.
+    pub(crate) fn pte_mapped_folios(&self, kernel: &Kernel) -> Vec<u64> {
+        let (own, limit) = match self.mapping_unit {
+            MappingUnit::Mthp(bytes) => (Some(bytes), bytes),
+            MappingUnit::Thp(bytes) => (None, bytes),
+            _ => return Vec::new(),
+        };
+        let smaller = kernel.smaller_folios.iter().copied().filter(|bytes| *bytes < limit);
+        let mut enabled: Vec<u64> = own.into_iter().chain(smaller).collect();
+        enabled.sort_unstable_by(|one, other| other.cmp(one));
+        enabled
+    }
+
     /// Refuses fallback sizes that are too small for a folio, and sizes larger than the policy's: a kernel tries the largest
-    /// enabled size first, so the policy's folios would become the fallback.
+    /// enabled size first, so the policy's folios would become the fallback. No folio is larger than a huge page.
     fn admits_folios(&self, fallbacks: &[u64]) -> Result<(), MissingFeature> {
-        let MappingUnit::Mthp(bytes) = self.mapping_unit else { return Ok(()) };
+        let (MappingUnit::Mthp(bytes) | MappingUnit::Thp(bytes)) = self.mapping_unit else { return Ok(()) };
         let min_bytes = self.base_bytes * MIN_FOLIO_PAGES;
         match fallbacks.iter().find(|size| !(min_bytes..=bytes).contains(size)) {
             None => Ok(()),
+            Some(size) if *size > bytes && self.thp_bytes == Some(bytes) => {
+                Err(MissingFeature::Folios { min_bytes, max_bytes: bytes / 2, format: self.format.name.clone() })
+            }
             Some(size) if *size > bytes => {
                 Err(MissingFeature::LargerFolios { further_bytes: *size, policy_bytes: bytes })
             }

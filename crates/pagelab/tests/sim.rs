@@ -42,10 +42,12 @@ fn every_policy_has_a_verdict_and_causes() {
     assert_eq!(verdicts[1]["covered_bytes"], 4 << 20);
     let cause = &verdicts[2]["causes"][0];
     assert_eq!((cause["code"].as_str(), cause["bytes"].as_u64()), (Some("mapping_too_small"), Some((4 << 20) + 4096)));
-    let text = traced.sim(&arguments).stdout;
-    assert!(text.contains("not held 0 %") && text.contains("held >99 %"), "{text}");
-    assert!(text.contains("hugetlb-1g: 4.00M, mappings smaller than one page"), "{text}");
-    assert!(text.contains("in the source: allocate multiples of the size"), "{text}");
+    traced.sim(&arguments).assert_stdout(&[
+        "not held 0 %",
+        "held >99 %",
+        "hugetlb-1g: 4.00M, mappings smaller than one page",
+        "in the source: allocate multiples of the size",
+    ]);
 }
 
 /// A program cannot disable the pages of a large-page policy. As under `compare`, its attempt is reported.

@@ -36,7 +36,7 @@ fn the_end_is_a_sentence_for_each_machine() {
     ] {
         assert!(sentence.contains(part), "{part}: {sentence}");
     }
-    assert!(text.trim_end().ends_with("and all figures: --full"), "{text}");
+    assert!(text.trim_end().ends_with("notes and more figures: --full; every count: --json"), "{text}");
     let unfolded = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(answers.iter().all(|answer| unfolded.contains(answer["sentence"].as_str().unwrap())), "{text}");
     assert!(fs::read_to_string(&page).unwrap().contains("<strong>translation is at most"));

@@ -8,7 +8,7 @@ use std::fs;
 
 use common::*;
 use serde_json::Value;
-use trace::{Header, Kind, Recording};
+use trace::{Call, Emulator, Header, Jemalloc, Kind, Recording};
 use traced::Traced;
 
 /// A valid machine file, into which tests put errors.
@@ -178,7 +178,7 @@ fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
         ("zen-3", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
         ("cascade-lake", "mthp-2m", "of 16K to 1M"),
         ("apple-m1", "base-64k", "it has no base pages of 64K, only of 16K"),
-        ("zen-3", "default", "name a page"),
+        ("zen-3", "default+prefault", "name default+always, default+madvise or default+never"),
     ] {
         let ran = traced.sim(&["-m", machine, "-p", policy]);
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
@@ -198,4 +198,101 @@ fn reports_a_machine_that_was_guessed() {
     assert!(guessed.to_string().contains("cascade-lake was assumed; name a machine with -m"), "{guessed}");
     let named = &traced.json(&["-p", "base", "-m", "cascade-lake"])["traces"][0]["notes"];
     assert!(!named.to_string().contains("was taken"), "{named}");
+}
+
+/// Replaces the trace by one of a program for this architecture, whose LOAD segments are aligned to 4K.
+fn aligned_to_4k(traced: &Traced, architecture: &str) {
+    let header = Header { architecture: architecture.to_owned(), max_base_bytes: Some(4096), ..Header::of("test") };
+    let mut recording = Recording::new(Vec::new(), header).unwrap();
+    recording.access(0, 0x1000_0000, 8, Kind::STORE).unwrap();
+    fs::write(&traced.file, recording.finish().unwrap()).unwrap();
+}
+
+#[test]
+fn a_program_cannot_start_with_larger_base_pages_only_on_machines_of_its_own_architecture() {
+    let traced = Traced::new();
+    let arguments = ["-m", "rva23,cascade-lake", "-p", "base,base-64k"];
+    let of_64k = |document: &Value| document["traces"][0]["simulations"][1]["verdict"].clone();
+    aligned_to_4k(&traced, "riscv64");
+    let verdict = of_64k(&traced.json(&arguments));
+    assert_eq!((&verdict["holding"], &verdict["causes"][0]["code"]), (&"not_held".into(), &"base_page_refused".into()));
+    let cannot = "on rva23: the program cannot start with base pages of 64K: LOAD segments of it or of a library are aligned to 4K";
+    let figures = "the figures are those of the program linked for larger pages";
+    traced.sim(&arguments).assert_stdout(&["cannot start", cannot, figures]);
+    let page = traced.bench.word("page.html");
+    traced.sim(&[&arguments[..], &["--html", &page]].concat()).assert_exit(0, &[]);
+    assert!(fs::read_to_string(&page).unwrap().contains(figures));
+    traced
+        .sim(&["-m", "rva23", "-p", "base,base-64k"])
+        .assert_stdout(&[&format!(" {}", &cannot["on rva23: ".len()..])]);
+    // A linker for RISC-V aligns otherwise.
+    aligned_to_4k(&traced, "x86_64");
+    assert_eq!(of_64k(&traced.json(&arguments))["holding"], "held");
+    let ran = traced.sim(&arguments);
+    assert!(!ran.stdout.contains("cannot start") && !ran.stdout.contains("linked"), "{ran}");
+    ran.assert_stdout(&["recorded on x86_64: on rva23 the program would be compiled to other instructions"]);
+}
+
+#[test]
+fn a_jemalloc_refuses_larger_base_pages_only_on_machines_of_its_own_architecture() {
+    let traced = Traced::new();
+    for (architecture, built_for_bytes, code) in
+        [("riscv64", 4096, Some("jemalloc_refuses_base_page")), ("riscv64", 65536, None), ("x86_64", 4096, None)]
+    {
+        let jemalloc = Jemalloc { file: "libjemalloc.so".to_owned(), built_for_bytes: Some(built_for_bytes) };
+        let header = Header { architecture: architecture.to_owned(), jemalloc: Some(jemalloc), ..Header::of("test") };
+        let mut recording = Recording::new(Vec::new(), header).unwrap();
+        recording.access(0, 0x1000_0000, 8, Kind::STORE).unwrap();
+        fs::write(&traced.file, recording.finish().unwrap()).unwrap();
+        let document = traced.json(&["-m", "rva23", "-p", "base-64k"]);
+        let causes = &document["traces"][0]["simulations"][0]["verdict"]["causes"];
+        assert_eq!(causes[0]["code"].as_str(), code, "{architecture} {built_for_bytes}: {causes}");
+    }
+}
+
+#[test]
+fn software_pages_are_marked_as_a_proposal() {
+    let traced = Traced::new();
+    let proposal = "base-64k on rva23 is a proposal (software pages of 64K on RISC-V, a patch series)";
+    traced.sim(&["-m", "rva23,neoverse-n1", "-p", "base,base-64k"]).assert_stdout(&[proposal]);
+    for (machine, policy) in [("rva23", "base"), ("neoverse-n1", "base-64k")] {
+        let ran = traced.sim(&["-m", machine, "-p", policy]);
+        assert!(!ran.stdout.contains("a proposal"), "{ran}");
+    }
+}
+
+#[test]
+fn causes_that_are_left_out_are_counted_and_other_layouts_are_pointed_out() {
+    let traced = Traced::new();
+    let (name, version) = ("qemu-aarch64".to_owned(), "7.2".to_owned());
+    let header =
+        Header { architecture: "aarch64".to_owned(), emulator: Some(Emulator { name, version }), ..Header::of("test") };
+    let mut recording = Recording::new(Vec::new(), header).unwrap();
+    for (begin, bytes, advice) in [
+        (0x10_0000_0000u64, 1u64 << 20, 0),
+        (0x10_0100_0000, 256 << 10, 15),
+        (0x10_0200_0000, 8 << 10, 0),
+        (0x10_0300_8000, 80 << 10, 0),
+    ] {
+        let mapping =
+            Call::Mmap { address: begin, bytes, protection: 3, flags: 0x32, file: -1, offset: 0, file_system: None };
+        recording.event(0, mapping, begin as i64);
+        recording.event(0, Call::Madvise { address: begin, bytes, advice }, 0);
+        for at in (begin..begin + bytes).step_by(4096) {
+            recording.access(0, at, 8, Kind::STORE).unwrap();
+        }
+    }
+    fs::write(&traced.file, recording.finish().unwrap()).unwrap();
+    let arguments = ["-m", "cortex-a57", "-p", "base,contig-64k"];
+    let layouts = "--json; --layouts 10 shows how far other address layouts differ";
+    traced.sim(&arguments).assert_stdout(&[
+        "contig-64k: 256K, the folio is large enough",
+        "contig-64k: 80K, no aligned slot of that size inside the mapping; in the source: allocate multiples of the size, at \
+         multiples of it; and 8K with other causes: --json",
+        layouts,
+    ]);
+    for others in [&["-m", "cortex-a57", "-p", "base,mthp-64k"][..], &[&arguments[..], &["--layouts", "1"]].concat()] {
+        let ran = traced.sim(others);
+        assert!(ran.code == Some(0) && !ran.stdout.contains("--layouts 10"), "{ran}");
+    }
 }

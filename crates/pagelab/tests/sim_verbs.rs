@@ -25,7 +25,11 @@ fn every_geometry_is_swept() {
         found.unwrap()["misses"].as_u64().unwrap()
     };
     assert_eq!((misses(4096, 2048, 2), misses(4096, 16, 4), misses(2 << 20, 1, 15)), (1025, 2049, 3));
-    let text = traced.sweep(&[]).stdout;
+    let swept = traced.sweep(&[]);
+    swept.assert_stdout(&[
+        "sets times ways of the smallest one with 1 to 2048 sets, in powers of two, and 1 to 15 ways; modelled",
+    ]);
+    let text = swept.stdout;
     assert!(text.contains("15 ways") && text.contains("ways 1 to 15\n      1  ██"), "{text}");
 }
 
@@ -53,7 +57,7 @@ fn chosen_geometries_have_the_figures_that_they_have_among_all() {
         .assert_stdout(&["128 ways", "ways 1 to 128, one in 4"]);
     let page = traced.bench.word("sweep.html");
     let ran = traced.sweep(&["--sets", "16", "--ways", "1..4", "--pages", "64K", "--html", &page]);
-    ran.assert_exit(0, &[]).assert_stdout(&["pages of 64K", "1 way", "4 ways", "ways 1 to 4"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["pages of 64K", "with 16 sets and 1 to 4 ways", "4 ways", "ways 1 to 4"]);
     assert!(!ran.stdout.contains("8 ways") && !ran.stdout.contains("pages of 4K"), "{ran}");
     assert!(fs::read_to_string(&page).unwrap().contains("16 sets of 4 ways"));
     for (arguments, parts) in [
@@ -97,7 +101,8 @@ fn further_folios_that_a_machine_cannot_have_are_refused() {
     assert!(words.contains("a kernel tries folios of 128K before those of 64K"), "{words}");
     also("\"16K\", \"32K\"", "base,mthp-64k").assert_exit(0, &[]);
     // The file describes a kernel, whatever machine is simulated.
-    also("\"16K\"", "base,thp").assert_exit(0, &[]);
+    also("\"16K\", \"2M\"", "base,thp").assert_exit(0, &[]);
+    also("\"4M\"", "thp").assert_exit(3, &[]).assert_stdout(&["folios mapped by PTEs are of 16K to 1M with x86-64"]);
 }
 
 #[test]

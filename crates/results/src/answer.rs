@@ -157,6 +157,14 @@ impl<'a> Candidates<'a> {
         self.entries.iter().find(|entry| entry.policy == REFERENCE).or(self.entries.first()).copied()
     }
 
+    /// With which policy others are compared, and why, if it is not base pages.
+    fn other_reference(&self, reference: Entry<'a>) -> Option<String> {
+        let is_left_out = self.left_out.iter().any(|(_, policies)| policies.iter().any(|policy| policy == REFERENCE));
+        let why = if is_left_out { "has no figures that count" } else { "is not among the policies" };
+        (reference.policy != REFERENCE)
+            .then(|| format!("Compared with {}, because {REFERENCE} {why}", reference.policy))
+    }
+
     /// The sentences if at least two policies have figures.
     fn result(&self, reference: Entry<'a>, answer: &mut Answer) -> Vec<String> {
         let best = self.best(Entry::lost);
@@ -178,6 +186,7 @@ impl<'a> Candidates<'a> {
             (Some(shares), Some(cycles)) => vec![self.lead(&best, reference, &shares, cycles)],
             _ => vec![self.of_translation_alone(&best, reference)],
         };
+        sentences.extend(self.other_reference(reference));
         sentences.push(self.time.sentence(self.name, reference.cost));
         let of_the_kernel = self.of_the_kernel(reference, first, cycles, &mut answer.best_with_kernel);
         sentences.extend((!answer.shares.is_some_and(lead::leads_with_faults)).then_some(of_the_kernel));
@@ -324,7 +333,7 @@ impl<'a> Candidates<'a> {
 
     /// Which figures of this machine are assumed, and what is assumed for every machine.
     fn assumed(&self) -> String {
-        let hidden = "that a core waits for each walk, one after the other";
+        let hidden = "that a core waits for each walk and each hit of the second level, one after the other";
         let assumed: Vec<&MachineFigure> = self.figures().filter(|figure| is_assumed(figure)).collect();
         if assumed.is_empty() {
             return format!("Assumed: {hidden}");
@@ -346,7 +355,7 @@ impl<'a> Candidates<'a> {
 
     /// A sentence if a large part of the lost cycles are hits in the second-level TLB, which no larger second level saves.
     fn hits_of_second_level(&self, entry: Entry<'_>) -> Option<String> {
-        let hits = entry.cost.figures.iter().find(|(name, _)| name == "second_hit_cycles")?.1 as f64;
+        let hits = entry.cost.figure("second_hit_cycles")? as f64;
         let share = hits / entry.cost.most_lost_cycles.max(1) as f64;
         let mut costs = self.figures().filter(|figure| figure.key.ends_with(HIT_CYCLES) && figure.value != "0");
         let cost = costs.next().filter(|first| costs.all(|other| other.value == first.value));
@@ -355,10 +364,11 @@ impl<'a> Candidates<'a> {
             format!(" at {} cycles each{basis}", cost.value)
         });
         (share > MIN_HITS_RATIO).then(|| {
-            let percent = if share > 0.995 { ">99".to_owned() } else { figure::significant(share * 100.0, 2) };
             format!(
-                "Under {}, {percent} % of the lost cycles are hits in the second level{cost}; the rest are walks",
-                entry.policy
+                "Under {}, {} of the lost cycles are hits in the second level{cost}{}; the rest are walks",
+                entry.policy,
+                percent(share),
+                of_stores(entry.cost)
             )
         })
     }
@@ -370,6 +380,8 @@ impl<'a> Candidates<'a> {
 
 /// The share of the lost cycles from which hits in the second-level TLB are named.
 const MIN_HITS_RATIO: f64 = 0.2;
+/// The share of hits in the second-level TLB from which those of stores are named.
+const MIN_STORES_RATIO: f64 = 0.5;
 
 /// Prefixes of keys in a machine file, each with the part of the machine that the keys describe.
 const PARTS: [(&str, &str); 6] = [
@@ -393,6 +405,26 @@ fn is_assumed(figure: &MachineFigure) -> bool {
 
 fn names(entries: &[Entry<'_>]) -> Vec<String> {
     entries.iter().map(|entry| entry.policy.to_owned()).collect()
+}
+
+/// `72 %`, `>99 %`
+fn percent(share: f64) -> String {
+    if share > 0.995 { ">99 %".to_owned() } else { format!("{} %", figure::significant(share * 100.0, 2)) }
+}
+
+/// `, 72 % of them of stores, whose misses a store buffer can hide`, if most hits in the second-level TLB are of stores. Only a machine
+/// with a first-level TLB for stores alone counts them.
+fn of_stores(cost: &Cost) -> String {
+    let hits = |of: &str| {
+        let misses = |level: &str| cost.figure(&format!("{level}_level_misses{of}")).unwrap_or_default();
+        misses("first").saturating_sub(misses("second")) as f64
+    };
+    let share = hits(", store") / hits("").max(1.0);
+    if share > MIN_STORES_RATIO {
+        format!(", {} of them of stores, whose misses a store buffer can hide", percent(share))
+    } else {
+        String::new()
+    }
 }
 
 /// `85.0 % less translation time than base (0.169 cycles per 1000 instructions against 1.125), for about the same peak memory

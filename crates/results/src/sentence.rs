@@ -30,9 +30,9 @@ pub fn of_policy(comparison: &Comparison, policy: &Policy) -> Option<String> {
     let rows = rows::rows(comparison);
     let row = rows.iter().find(|row| row.index != comparison.design.baseline && row.arm.policy == *policy)?;
     let primary = rows::primary(comparison);
-    let change = Change::of(row.effect(&primary)?);
+    let change = Change::of(row.effect(primary)?);
     let range = change.range_in_words().map(|range| format!(" ({range})")).unwrap_or_default();
-    Some(format!("{} {}{range}", rows::title(comparison, &primary), change.in_words()))
+    Some(format!("{} {}{range}", rows::title(comparison, primary), change.in_words()))
 }
 
 /// Splits a sentence into its claim, and the figures and reservations that follow.

@@ -134,6 +134,13 @@ pub struct Cost {
     pub figures: Vec<(String, u64)>,
 }
 
+impl Cost {
+    /// A count by its name in the JSON document, if the machine has it.
+    pub fn figure(&self, name: &str) -> Option<u64> {
+        self.figures.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+    }
+}
+
 /// Cycles of the kernel at the faults of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCycles {
@@ -388,6 +395,9 @@ pub fn verdict_in_words(cost: &Cost) -> String {
         None => verdict.holding.to_string(),
     }
 }
+
+/// What the figures of a policy with which the program cannot start are those of.
+pub const RELINKED: &str = "the figures are those of the program linked for larger pages";
 
 /// A size of the census: `2M`, or `64K of 4K` for a contiguous group.
 pub fn mapped_in_words(mapped: &Mapped) -> String {

@@ -80,8 +80,12 @@ fn refuses_fallback_folios_that_are_larger_or_too_small() {
         ("cascade-lake", "mthp-64k", vec![16 * K, 32 * K, 64 * K], None),
         ("cascade-lake", "mthp-64k", vec![16 * K, 128 * K], Some("tries folios of 128K before those of 64K")),
         ("apple-m1", "mthp-128k", vec![16 * K], Some("no folios of 16K: with arm64-16k-47 the smallest are of 64K")),
-        // Without mTHP, fallback folios have no effect.
+        ("cascade-lake", "thp", vec![16 * K, 2048 * K], None),
+        ("cascade-lake", "thp", vec![4096 * K], Some("folios mapped by PTEs are of 16K to 1M")),
+        ("apple-m1", "default+always", vec![16 * K], Some("no folios of 16K")),
+        // Without large folios, fallback folios have no effect.
         ("apple-m1", "base", vec![16 * K], None),
+        ("apple-m1", "default+never", vec![16 * K], None),
     ] {
         let found = plan(machine, policy).unwrap().admits_folios(&fallbacks).err();
         let has_reason =

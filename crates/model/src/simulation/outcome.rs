@@ -181,9 +181,7 @@ impl Simulation {
         };
         let second_hit_cycles = self.hardware.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
         let costs = Costs { forks: self.processes.unrecorded_forks, ..self.space.costs() };
-        let at_faults = |kernel: &KernelCosts| {
-            kernel.cycles(costs.faults(), costs.zeroed_at_faults(self.setup.plan.base_bytes), costs.copied_bytes)
-        };
+        let at_faults = |kernel: &KernelCosts| kernel.at_faults(&costs, self.setup.plan.base_bytes);
         Ok(Outcome {
             machine: self.setup.machine.name.clone(),
             policy: self.setup.policy.clone(),

@@ -78,6 +78,13 @@ impl<F: Format> AddressSpaces<F> {
     /// Faults in every page of a range, up to the first VMA whose protection forbids it (`check_vma_flags`, mm/gup.c). A VMA
     /// larger than the machine's memory fails at once.
     pub(super) fn populate(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
+        let before = self.costs.faults();
+        let populated = self.populate_pages(begin, end, store);
+        self.costs.populated_faults += self.costs.faults() - before;
+        populated
+    }
+
+    fn populate_pages(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
         let needed = if store { PROT_WRITE } else { PROT_READ | PROT_WRITE };
         for (from, vma) in self.processes.running.vmas.within(begin, end) {
             if vma.protection & needed == 0 {

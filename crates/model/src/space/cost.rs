@@ -25,6 +25,8 @@ pub struct Costs {
     pub file_faults: u64,
     /// Faults at stores to mapped but write-protected memory: they copied it, replaced the zero page, or made it writable.
     pub write_faults: u64,
+    /// The part of all faults without those from swap that took no exception: calls populated the memory.
+    pub populated_faults: u64,
     /// Bytes that the kernel zeroed.
     pub zeroed_bytes: u64,
     /// The part of `zeroed_bytes` that was zeroed in whole folios, by size, smallest first. The rest was zeroed page by

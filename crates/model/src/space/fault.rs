@@ -121,18 +121,8 @@ impl<F: Format> AddressSpaces<F> {
                 let sizes = self.processes.running.hugetlb_sizes(bytes);
                 self.folio_fault(page, begin, bytes, Vma { protection, ..vma }, sizes)
             }
-            MappingUnit::Mthp(bytes) if self.may_be_huge(vma) && !reads_zeros => {
-                // alloc_anon_folio takes the largest enabled order that fits and can be allocated.
-                let smaller = self.kernel.smaller_folios.clone();
-                let mut enabled: Vec<u64> = smaller.into_iter().filter(|smaller| *smaller < bytes).collect();
-                enabled.sort_unstable_by(|one, other| other.cmp(one));
-                for bytes in std::iter::once(bytes).chain(enabled) {
-                    let sizes = Sizes { largest_bytes: self.base, contiguous: true };
-                    if self.folio_fault(page, begin, bytes, vma, sizes)? {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
+            MappingUnit::Mthp(_) | MappingUnit::Thp(_) if self.may_be_huge(vma) && !reads_zeros => {
+                self.pte_mapped_folio_fault(page, begin, vma)
             }
             MappingUnit::Contig64k if self.may_be_huge(vma) => {
                 let is_mapped = self.contiguous_fault(page, begin, vma, reads_zeros)?;
@@ -141,6 +131,17 @@ impl<F: Format> AddressSpaces<F> {
             }
             _ => Ok(false),
         }
+    }
+
+    /// Maps the largest enabled folio that fits and can be allocated by PTEs (`alloc_anon_folio`, mm/memory.c).
+    fn pte_mapped_folio_fault(&mut self, page: u64, begin: u64, vma: Vma) -> Result<bool, SpaceError> {
+        let sizes = Sizes { largest_bytes: self.base, contiguous: true };
+        for bytes in self.plan.pte_mapped_folios(&self.kernel) {
+            if self.folio_fault(page, begin, bytes, vma, sizes)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Maps one THP leaf for the window around a page: a new folio, or for a read the huge zero page. Returns `false` in the

@@ -241,6 +241,42 @@ fn falls_back_to_a_smaller_enabled_folio() {
 }
 
 #[test]
+fn thp_falls_back_to_the_largest_enabled_folio_that_fits() {
+    for (policy, faults) in [("thp", 2), ("default+always", 2), ("default+madvise", 144), ("default+never", 144)] {
+        let mut space = space("cascade-lake", policy, Physical::default());
+        space.set_kernel(Kernel { smaller_folios: vec![64 << 10, 512 << 10], ..Kernel::default() });
+        // 576K contain no window of 2M, but one of 512K and one of 64K.
+        mmap(&mut *space, START, 576 << 10);
+        write_all(&mut *space, START, 576 << 10);
+        assert_eq!(space.costs().anonymous_faults, faults, "{policy}");
+        // A read maps the zero page alone.
+        mmap(&mut *space, START + M2, 576 << 10);
+        space.access(START + M2, false).unwrap();
+        assert_eq!((space.costs().anonymous_faults, space.costs().zero_faults), (faults, 1), "{policy}");
+        // Where a huge page fits, it is used.
+        let before = space.costs().anonymous_faults;
+        mmap(&mut *space, START + 2 * M2, M2);
+        write_all(&mut *space, START + 2 * M2, M2);
+        let is_huge = groups(&*space).contains(&(M2, M2, M2));
+        assert_eq!((is_huge, space.costs().anonymous_faults - before == 1), (faults == 2, faults == 2), "{policy}");
+    }
+    let mut space = space("cascade-lake", "default+madvise", Physical::default());
+    space.set_kernel(Kernel { smaller_folios: vec![64 << 10, 512 << 10], ..Kernel::default() });
+    mmap(&mut *space, START, 576 << 10);
+    space.event(&event(Call::Madvise { address: START, bytes: 576 << 10, advice: 14 }, 0)).unwrap();
+    write_all(&mut *space, START, 576 << 10);
+    assert_eq!(space.costs().anonymous_faults, 2, "advised memory has folios");
+    // In each 2M block, another user has one page: no huge page can be allocated, but folios can.
+    let scarce = Physical { bytes: 4 * M2, fragmentation: 1.0, seed: 1 };
+    let mut space = super::tests::space("cascade-lake", "thp", scarce);
+    space.set_kernel(Kernel { smaller_folios: vec![64 << 10], ..Kernel::default() });
+    mmap(&mut *space, START, M2);
+    write_all(&mut *space, START, M2);
+    let costs = space.costs();
+    assert!(costs.allocation_fallbacks >= 1 && (32..50).contains(&costs.anonymous_faults), "{costs:?}");
+}
+
+#[test]
 fn the_direct_map_has_the_expected_tables_and_no_faults() {
     const G: u64 = 1 << 30;
     for (policy, tables, leaves) in [

@@ -112,7 +112,7 @@ impl<F: Format> AddressSpaces<F> {
             if windows == 0 {
                 match self.plan.mapping_unit {
                     MappingUnit::Mthp(bytes) => self.collapse_to_folios(window, huge_bytes, bytes, vma)?,
-                    _ => self.scan_window(window, huge_bytes, vma)?,
+                    _ => self.scan_thp_window(window, huge_bytes, vma)?,
                 }
             }
             let windows = windows.max(1);
@@ -147,8 +147,17 @@ impl<F: Format> AddressSpaces<F> {
         }
     }
 
-    /// Collapses a window if enough of it is present (`hpage_collapse_scan_pmd`).
-    fn scan_window(&mut self, window: u64, bytes: u64, vma: Vma) -> Result<(), SpaceError> {
+    /// Collapses a window into a huge page, or else into the enabled smaller folios, if khugepaged makes them.
+    fn scan_thp_window(&mut self, window: u64, bytes: u64, vma: Vma) -> Result<(), SpaceError> {
+        let is_huge = self.scan_window(window, bytes, vma)?;
+        if is_huge || !self.kernel.khugepaged.makes_folios || self.plan.pte_mapped_folios(&self.kernel).is_empty() {
+            return Ok(());
+        }
+        self.collapse_halves(window, bytes, bytes, vma)
+    }
+
+    /// Collapses a window if enough of it is present (`hpage_collapse_scan_pmd`). Returns whether a huge page maps it.
+    fn scan_window(&mut self, window: u64, bytes: u64, vma: Vma) -> Result<bool, SpaceError> {
         let parts = self.parts(window, window + bytes)?;
         let swapped: Vec<u64> =
             self.processes.running.swapped.range(window..window + bytes).map(|(_, slot)| *slot).collect();
@@ -165,14 +174,15 @@ impl<F: Format> AddressSpaces<F> {
         let missing = pages - seen.present - seen.swapped;
         let enough = seen.present > 0 && self.kernel.khugepaged.can_collapse(pages, missing, seen.shared, seen.swapped);
         if seen.is_huge || !enough || vma.protection & PROT_WRITE == 0 {
-            return Ok(());
+            return Ok(seen.is_huge);
         }
         let needs_read = |slot: &&u64| self.in_memory(CacheKey::Slot(**slot)).is_none();
         let reads = swapped.iter().filter(needs_read).count() as u64;
-        if self.collapse(window, bytes, vma, Sizes::up_to(bytes), seen.present + seen.swapped)? {
+        let is_collapsed = self.collapse(window, bytes, vma, Sizes::up_to(bytes), seen.present + seen.swapped)?;
+        if is_collapsed {
             self.costs.swap_faults += reads;
         }
-        Ok(())
+        Ok(is_collapsed)
     }
 
     /// Applies MADV_COLLAPSE: collapses all windows of a range in which memory is present.
@@ -219,6 +229,10 @@ impl<F: Format> AddressSpaces<F> {
                 return Ok(());
             }
         }
+        self.collapse_halves(begin, bytes, max_bytes, vma)
+    }
+
+    fn collapse_halves(&mut self, begin: u64, bytes: u64, max_bytes: u64, vma: Vma) -> Result<(), SpaceError> {
         let half = bytes / 2;
         self.collapse_to_folios(begin, half, max_bytes, vma)?;
         self.collapse_to_folios(begin + half, half, max_bytes, vma)

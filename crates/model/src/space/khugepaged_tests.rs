@@ -106,8 +106,8 @@ fn simulates_khugepaged_quickly_over_any_time() {
 
 /// A 2M window without 64K folios, because only half of each 64K was mapped when it was touched. Each 64K has `touched_pages`
 /// present pages.
-fn without_folios(touched_pages: u64) -> Box<dyn Space> {
-    let mut space = space("cascade-lake", "mthp-64k", Physical::default());
+fn without_folios(policy: &str, touched_pages: u64) -> Box<dyn Space> {
+    let mut space = space("cascade-lake", policy, Physical::default());
     const K64: u64 = 64 << 10;
     for folio in 0..32 {
         mmap(&mut *space, START + folio * K64, K64 / 2);
@@ -120,8 +120,8 @@ fn without_folios(touched_pages: u64) -> Box<dyn Space> {
 
 #[test]
 fn khugepaged_collapses_to_folios_as_the_kernel_does() {
-    let collapses = |touched_pages, khugepaged: Khugepaged, smaller: &[u64]| {
-        let mut space = without_folios(touched_pages);
+    let collapses_under = |policy, touched_pages, khugepaged: Khugepaged, smaller: &[u64]| {
+        let mut space = without_folios(policy, touched_pages);
         space.set_kernel(Kernel { khugepaged, smaller_folios: smaller.to_vec(), ..Kernel::default() });
         let before = space.costs();
         space.advance(100 << 32).unwrap();
@@ -130,6 +130,8 @@ fn khugepaged_collapses_to_folios_as_the_kernel_does() {
         assert_eq!(costs.collapse_copied_bytes, if costs.collapses == 0 { 0 } else { before.anonymous_bytes });
         (costs.collapses, (costs.anonymous_bytes - before.anonymous_bytes) >> 10)
     };
+    let collapses =
+        |touched_pages, khugepaged, smaller| collapses_under("mthp-64k", touched_pages, khugepaged, smaller);
     let makes = Khugepaged { makes_folios: true, scan_sleep_s: 1.0, ..Khugepaged::default() };
     assert_eq!(collapses(2, Khugepaged { makes_folios: false, ..makes }, &[]), (0, 0));
     // With the default max_ptes_none 2 of 16 pages are enough, and the missing ones are zeroed.
@@ -139,6 +141,11 @@ fn khugepaged_collapses_to_folios_as_the_kernel_does() {
     assert_eq!(collapses(4, strict, &[]), (0, 0));
     assert_eq!(collapses(4, strict, &[16 << 10]), (32, 0));
     assert_eq!(collapses(4, Khugepaged { max_ptes_none: Some(510), ..makes }, &[16 << 10]), (32, 0));
+    // THP is tried first: with the default max_ptes_none one huge page replaces all, with 0 the enabled folios.
+    assert_eq!(collapses_under("thp", 4, makes, &[16 << 10]), (1, 2048 - 32 * 16));
+    assert_eq!(collapses_under("thp", 4, strict, &[16 << 10]), (32, 0));
+    assert_eq!(collapses_under("thp", 4, Khugepaged { makes_folios: false, ..strict }, &[16 << 10]), (0, 0));
+    assert_eq!(collapses_under("thp", 4, strict, &[]), (0, 0));
 }
 
 #[test]

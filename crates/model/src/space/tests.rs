@@ -313,6 +313,14 @@ fn no_guards_keeps_guard_pages_writable_and_prefault_populates() {
     let mut space = super::tests::space("cascade-lake", "thp+prefault", Physical::default());
     mmap(&mut *space, HIGH, 4 << 20);
     assert_eq!((space.costs().anonymous_bytes, space.costs().faults()), (4 << 20, 2));
+    assert_eq!(space.costs().populated_faults, 2);
+    // Only the pages that a call populates take no exception.
+    let mut space = super::tests::space("cascade-lake", "base", Physical::default());
+    mmap(&mut *space, HIGH, 64 << 10);
+    space.access(HIGH, true).unwrap();
+    space.event(&event(Call::Madvise { address: HIGH, bytes: 32 << 10, advice: 23 }, 0)).unwrap();
+    write_all(&mut *space, HIGH, 64 << 10);
+    assert_eq!((space.costs().faults(), space.costs().populated_faults), (16, 7));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{Bench, Runs, needs, program, recording};
 
@@ -42,35 +42,33 @@ fn programs_that_cannot_start_with_larger_base_pages_are_named() {
 }
 
 #[test]
-fn a_policy_with_base_pages_that_the_program_refuses_is_not_held() {
+fn a_trace_has_the_base_pages_that_its_program_refuses() {
     if !needs(&[program("gcc"), recording("qemu-x86_64"), ("x86-64", cfg!(target_arch = "x86_64"))]) {
         return;
     }
     let bench = Bench::new();
     let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")));
     let aligned = ["-static", "-Wl,-z,max-page-size=65536"];
-    for (command, holding, words) in [
-        (linked(&bench, 4096), "not_held", "base_page_refused"),
-        (linked(&bench, 65536), "held", "base-16k"),
-        (with_jemalloc(&bench, 4096, &aligned), "not_held", "jemalloc_refuses_base_page"),
-        (with_jemalloc(&bench, 65536, &aligned), "held", "base-16k"),
-        (with_jemalloc(&bench, 5000, &aligned), "held", "the file does not show which"),
+    for (command, max_base_bytes, built_for_bytes) in [
+        (linked(&bench, 4096), 4096, None),
+        (linked(&bench, 65536), 65536, None),
+        (with_jemalloc(&bench, 4096, &aligned), 65536, Some(json!(4096))),
+        (with_jemalloc(&bench, 65536, &aligned), 65536, Some(json!(65536))),
+        (with_jemalloc(&bench, 5000, &aligned), 65536, Some(Value::Null)),
     ] {
         let trace = format!("{command}.trace");
         let recorded =
             bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin.display().to_string(), "--", &command]).ran();
         assert_eq!(recorded.code, Some(0), "{recorded}");
-        let document = bench
-            .pagelab(&["sim", "-m", "apple-m1", "-p", "base-16k", "--json", &trace])
-            .ran()
-            .assert_exit(0, &[])
-            .json();
-        let text = document.to_string();
-        assert!(text.contains(&format!("\"holding\":\"{holding}\"")), "{command}: {document:#}");
-        assert!(text.contains(words), "{command}: no {words:?} in {document:#}");
-        for code in ["base_page_refused", "jemalloc_refuses_base_page"] {
-            assert_eq!(text.contains(code), code == words, "{command}: {document:#}");
-        }
+        let document = bench.pagelab(&["trace", "info", "--json", &trace]).ran().assert_exit(0, &[]).json();
+        let header = &document["header"];
+        assert_eq!(header["max_base_bytes"], max_base_bytes, "{command}: {document:#}");
+        let jemalloc = Some(&header["jemalloc"]).filter(|jemalloc| !jemalloc.is_null());
+        assert_eq!(
+            jemalloc.map(|jemalloc| jemalloc["built_for_bytes"].clone()),
+            built_for_bytes,
+            "{command}: {document:#}"
+        );
     }
 }
 

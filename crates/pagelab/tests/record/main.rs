@@ -5,6 +5,8 @@ mod common;
 #[allow(dead_code, reason = "a benchmark has its own main")]
 #[path = "../../benches/record.rs"]
 mod cost;
+#[path = "../common/terminal.rs"]
+mod terminal;
 
 mod accesses;
 mod calls;
@@ -12,6 +14,7 @@ mod ends;
 mod files;
 mod machines;
 mod native;
+mod own_advice;
 mod processes;
 mod start;
 

@@ -131,3 +131,25 @@ fn a_script_is_recorded_as_its_interpreter() {
     record(&bench, &[], &[&script]).ran().assert_exit(5, &[]);
     sound(&bench, "trace");
 }
+
+/// Whether a program starts with larger base pages depends on its own linker, so a machine of another architecture is not refused.
+#[test]
+fn the_alignment_of_a_program_counts_on_machines_of_its_architecture() {
+    let needed =
+        [recording("qemu-x86_64"), recording("qemu-aarch64"), program("gcc"), program("aarch64-linux-gnu-gcc")];
+    if !needs(&needed) {
+        return;
+    }
+    let bench = Bench::new();
+    for (compiler, page_bytes, holding) in
+        [("aarch64-linux-gnu-gcc", 4096, "not_held"), ("aarch64-linux-gnu-gcc", 65536, "held"), ("gcc", 4096, "held")]
+    {
+        let alignment = format!("-Wl,-z,max-page-size={page_bytes}");
+        let path = compiled(&bench, compiler, "processes.c", &["-O1", "-pthread", "-static", &alignment]);
+        record(&bench, &["--no-native-run"], &[&path, "nothing"]).ran().assert_exit(0, &[]);
+        assert_eq!(info(&bench, "trace")["header"]["max_base_bytes"], page_bytes, "{compiler}");
+        let document = bench.pagelab(&["sim", "trace", "-m", "neoverse-n1", "-p", "base-64k", "--json"]).ran().json();
+        let verdict = &document["traces"][0]["simulations"][0]["verdict"];
+        assert_eq!(verdict["holding"], holding, "{compiler} {page_bytes}: {verdict}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Tests of the start of a recorded program, and of errors that are reported before anything is recorded.
 
+use super::terminal::Typist;
 use super::*;
 
 #[test]
@@ -15,6 +16,25 @@ fn input_and_output_are_the_commands_own() {
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let ran = command.begin().ran();
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "a line\n", "to standard error\n"));
+}
+
+#[test]
+fn a_terminal_shows_what_was_recorded_and_how_to_simulate_it() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let shown = |options: &[&str]| Typist::at(&record(&bench, options, &[&path, "nothing"])).sees_the_end();
+    let whole = shown(&["--no-native-run"]);
+    let (trace, instructions) = (bench.word("trace"), info(&bench, "trace")["total"]["instructions"].as_u64().unwrap());
+    let line = whole.lines().find(|line| line.contains("simulate it with: ")).unwrap();
+    let digits = |text: &str| text.replace(',', "");
+    assert!(digits(line).starts_with(&format!("pagelab: {trace}: {instructions} instructions ")), "{line}");
+    assert!(line.trim_end().ends_with(&format!("; simulate it with: pagelab sim {trace}")), "{line}");
+    assert!(whole.contains(&format!("{trace}: no CPU time of a native run: --no-native-run was given")), "{whole}");
+    let part = shown(&["--no-native-run", "--skip", "10"]);
+    assert!(part.contains("simulate it with: ") && !part.contains(" instructions, "), "{part}");
 }
 
 #[test]

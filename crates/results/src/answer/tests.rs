@@ -197,7 +197,8 @@ fn names_the_best_with_its_gain_its_memory_and_assumptions() {
          peak memory (150M against 100M); held on 97 % of the memory. The time is assumed, a cycle for each of 1,000,000 \
          instructions, plus translation and the kernel's work at faults: this is a test. With faults, zeroing and copying, \
          whose cost is assumed, thp has the fewest cycles; thp takes up to 13.3 % less time than base. Assumed: 4 of 5 figures of \
-         the machine (TLBs 2, walker 1, the kernel's costs 1), and that a core waits for each walk, one after the other."
+         the machine (TLBs 2, walker 1, the kernel's costs 1), and that a core waits for each walk and each hit of the \
+         second level, one after the other."
     );
     assert_eq!((answer.best, answer.best_with_kernel), (vec!["thp".to_owned()], vec!["thp".to_owned()]));
     assert_eq!((answer.reference.as_deref(), answer.lost_ratio), (Some("base"), Some(0.1)));
@@ -288,4 +289,35 @@ fn what_cannot_be_compared_is_named_with_its_reason() {
     );
     assert!(none.sentence.ends_with(". All figures cover only a part of the run."), "{}", none.sentence);
     assert!(answers(&[], &[], false, &assumed()).is_empty());
+}
+
+#[test]
+fn hits_of_stores_are_named_where_they_are_most_hits_of_the_second_level() {
+    let with = |stores: u64| {
+        let counts =
+            [("second_hit_cycles", 80_000), ("first_level_misses", 1100), ("first_level_misses, store", stores)];
+        let further = [("second_level_misses", 100), ("second_level_misses, store", 20)];
+        let figures = counts.into_iter().chain(further).map(|(name, count)| (name.to_owned(), count));
+        answered(&[cell("base", Cost { figures: figures.collect(), ..cost(100_000) }), cell("thp", cost(20_000))])
+            .sentence
+    };
+    let expected = "Under base, 80 % of the lost cycles are hits in the second level, 72 % of them of stores, whose misses a store \
+                    buffer can hide; the rest are walks. ";
+    assert!(with(740).contains(expected), "{}", with(740));
+    assert!(with(520).contains("are hits in the second level; the rest are walks. "), "{}", with(520));
+}
+
+#[test]
+fn the_policy_compared_with_is_named_with_the_reason_where_it_is_not_base() {
+    let cells = [cell("hugetlb-64k", cost(200_000)), cell("thp", cost(20_000))];
+    let sentence = answered(&cells).sentence;
+    let expected =
+        "; held on 97 % of the memory. Compared with hugetlb-64k, because base is not among the policies. The time";
+    assert!(sentence.contains(expected), "{sentence}");
+    let stopped =
+        Cell { machine: "m".to_owned(), policy: "base".to_owned(), outcome: Err(Missing::Stopped("full".to_owned())) };
+    let sentence = answered(&[&cells[..], &[stopped]].concat()).sentence;
+    assert!(sentence.contains("Compared with hugetlb-64k, because base has no figures that count."), "{sentence}");
+    let with_base = answered(&[cell("thp", cost(20_000)), cell("base", cost(200_000))]).sentence;
+    assert!(!with_base.contains("Compared with"), "{with_base}");
 }

@@ -137,6 +137,24 @@ fn lost(path: &Path) -> String {
     format!("it could not be written any further: at most {kept} of each thread are kept, the rest is lost")
 }
 
+/// The instructions of all threads of a complete trace; `None` if only a part of them was recorded.
+pub fn instructions(path: &Path) -> Option<u64> {
+    let mut reader = Reader::new(BufReader::new(input::open(path).ok()?)).ok()?;
+    let is_whole = reader.header().window.is_none();
+    let places = reader.places().ok().flatten().filter(|_| is_whole)?;
+    let mut executed: BTreeMap<u32, u64> = BTreeMap::new();
+    for prefix in places.iter().map(|place| place.prefix).filter(|prefix| is_of_thread(prefix.payload_kind)) {
+        let known = executed.entry(prefix.thread).or_default();
+        *known = (*known).max(prefix.instructions);
+    }
+    Some(executed.values().fold(0, |sum, executed| sum.saturating_add(*executed)))
+}
+
+/// Whether blocks of this kind belong to one thread.
+fn is_of_thread(kind: PayloadKind) -> bool {
+    matches!(kind, PayloadKind::Runs | PayloadKind::Events)
+}
+
 fn has_runs(places: &[IndexEntry]) -> bool {
     places.iter().any(|place| place.prefix.payload_kind == PayloadKind::Runs)
 }

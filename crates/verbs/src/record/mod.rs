@@ -145,18 +145,28 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let foreign = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
     let output = finish(&exchange, output, process, &emulator, ended, foreign)?;
     let native = rerun.map_or_else(Native::Unknown, |rerun| rerun.measure(ended));
-    // If standard error is not a terminal, it is the command's own.
     if std::io::stderr().is_terminal() {
-        summarize(&output, &native);
+        summarize(&output, &arguments.output);
+        report_native(&output, &native);
     }
     note(&output, native);
     Ok(ended)
 }
 
-/// Reports the trace, and that the command ran again without the recorder, which the user would otherwise not notice.
-fn summarize(output: &Output, native: &Native) {
+/// Reports the trace, and what to do with it. `named`: its path as the user gave it. Not for a standard error that is no terminal,
+/// because that is the command's own.
+fn summarize(output: &Output, named: &Path) {
+    let path = results::printable(&named.display().to_string());
+    let instructions = ends::instructions(output.path()).map(|executed| count(executed, "instruction"));
+    let size = std::fs::metadata(output.path()).ok().map(|file| format_bytes(file.len()));
+    let facts: Vec<String> = instructions.into_iter().chain(size).collect();
+    let simulated = results::command_line(&["pagelab".to_owned(), "sim".to_owned(), named.display().to_string()]);
+    report(format_args!("pagelab: {path}: {}; simulate it with: {simulated}", facts.join(", ")));
+}
+
+/// Reports that the command ran again without the recorder, which the user would otherwise not notice.
+fn report_native(output: &Output, native: &Native) {
     let path = results::printable(&output.path().display().to_string());
-    let size = std::fs::metadata(output.path()).map_or(String::new(), |file| format!(", {}", format_bytes(file.len())));
     let runs = match native {
         Native::Measured(time) => {
             let runs = count(time.runs.len() as u64, "native run");
@@ -165,7 +175,7 @@ fn summarize(output: &Output, native: &Native) {
         }
         Native::Unknown(why) => format!("no CPU time of a native run: {}", results::printable(why)),
     };
-    report(format_args!("pagelab: recorded {path}{size}; {runs}"));
+    report(format_args!("pagelab: {path}: {runs}"));
 }
 
 /// Notes the command's CPU time without the recorder in the trace. If this fails, the trace is still complete.
@@ -254,6 +264,9 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     match machine {
         Ok(MachineStart::Running { .. } | MachineStart::Ended) => {
             let output = finish(&exchange, output, process, &emulator, ended, "")?;
+            if std::io::stderr().is_terminal() {
+                summarize(&output, &arguments.output);
+            }
             note(&output, Native::Unknown("a whole machine was recorded".to_owned()));
             Ok(ended)
         }

@@ -23,7 +23,7 @@ pub struct Replay {
     pub policy: Vec<ModelPolicy>,
     /// A machine of `pagelab list machines`, `host` for this one, or a FILE.toml (list machines NAME --toml writes one to
     /// change); repeat it, or separate several by commas. Without it: one of the architecture that the trace was recorded
-    /// on
+    /// on, which is cascade-lake, neoverse-n1 or rva23
     #[arg(short, long = "machine", value_name = "MACHINE", value_delimiter = ',')]
     pub machines: Vec<String>,
     /// A file with settings of Linux other than the policy: khugepaged, further folio sizes, the clock. `pagelab list
@@ -59,7 +59,7 @@ pub struct Replay {
     /// figures are comparable to those of TLB simulators without a kernel
     #[arg(long)]
     pub accesses_only: bool,
-    /// Print all figures, causes and notes instead of one line per policy
+    /// Print more figures, two causes for each policy and all notes instead of one line per policy; --json has every count
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
     /// Print one JSON document instead of the table
@@ -141,4 +141,23 @@ fn parse_share(text: &str) -> Result<f64, WordError> {
     let percent =
         text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.map(|percent| percent / 100.0).ok_or_else(|| WordError::Share(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::machine::Architecture;
+
+    use super::*;
+    use crate::sim::machines;
+
+    #[test]
+    fn the_help_names_the_machine_of_each_architecture() {
+        let command = Replay::augment_args(clap::Command::new("sim"));
+        let argument = command.get_arguments().find(|argument| argument.get_id() == "machines").unwrap();
+        let help = argument.get_help().unwrap().to_string();
+        for architecture in Architecture::ALL {
+            let machine = machines::for_architecture(architecture.name()).unwrap().name;
+            assert!(help.contains(&machine), "{machine}: {help}");
+        }
+    }
 }

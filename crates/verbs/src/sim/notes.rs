@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use model::policy::ModelPolicy;
 use model::replay::Unrecorded;
 use model::simulation::Outcome;
+use paging::format::named::Named;
+use paging::{Format as _, with_format};
 use policy::Granularity;
 use policy::size::format_bytes;
 use results::enumerate;
@@ -55,7 +57,8 @@ fn of_this_trace(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     if simulated.replayed.inferred {
         notes.push("the trace does not record mappings: ranges of touched pages count as mappings".to_owned());
     }
-    notes.extend(base_page::unknown(&simulated.header, ran));
+    let own: Vec<&Outcome> = ran.iter().copied().filter(|outcome| !simulated.is_foreign(&outcome.machine)).collect();
+    notes.extend(base_page::unknown(&simulated.header, &own));
     notes.extend(parts(&simulated.header));
     notes.extend(simulated.swept.iter().flat_map(Swept::limits));
     notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
@@ -87,6 +90,7 @@ fn of_this_trace(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
         notes
             .push(format!("{proposal} is a proposal of 2016 ({}); kernels since 6.9 do mthp-64k", proposal.describe()));
     }
+    notes.extend(software_pages(ran));
     notes.extend(unmodelled(ran));
     if let Some(swapped) = ran.iter().map(|outcome| outcome.costs.swapped_out_bytes).max().filter(|bytes| *bytes != 0) {
         let bytes = format_bytes(swapped);
@@ -115,6 +119,23 @@ fn machines_of<'a>(outcomes: impl Iterator<Item = &'a &'a Outcome>) -> Vec<Strin
     let mut names: Vec<String> = outcomes.map(|outcome| outcome.machine.clone()).collect();
     names.dedup();
     names
+}
+
+/// A note on base pages that are larger than those of the hardware, which writes several entries for each.
+fn software_pages(ran: &[&Outcome]) -> Option<String> {
+    let is_software = |outcome: &&&Outcome| {
+        let format: Option<Named> = outcome.table_format.parse().ok();
+        format.is_some_and(|format| with_format!(&format, format => format.run_bits() != 0))
+    };
+    let concerned: Vec<&&Outcome> = ran.iter().filter(is_software).collect();
+    let first = concerned.first()?;
+    let base = format_bytes(first.base_bytes);
+    let machines = enumerate(&machines_of(concerned.iter().copied()));
+    Some(format!(
+        "{} on {machines} is a proposal (software pages of {base} on RISC-V, a patch series): the hardware has no base pages of {base}, \
+         and the kernel writes several entries for each",
+        first.policy
+    ))
 }
 
 /// A note on machines whose TLBs store one leaf per entry: folios of several base pages then save faults, but no walks.
@@ -207,7 +228,7 @@ fn unrecorded(programs: &BTreeMap<Unrecorded, u64>) -> Option<String> {
 }
 
 /// Whether the figures are for one of many address layouts that the program can have.
-fn has_one_of_many_layouts(simulated: &Simulated) -> bool {
+pub fn has_one_of_many_layouts(simulated: &Simulated) -> bool {
     simulated.header.emulator.is_some() && !simulated.header.system && !simulated.replayed.accesses_only
 }
 

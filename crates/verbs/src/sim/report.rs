@@ -9,7 +9,7 @@ use policy::verdict::AnsweredCall;
 use results::answer::Answer;
 use results::fold;
 use results::grid::plain;
-use results::simulation::{FigureSpread, Per, Spread, mapped_in_words, rate_in_words, verdict_in_words};
+use results::simulation::{FigureSpread, Per, RELINKED, Spread, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
 
 use super::cost::{answers_of, cost};
@@ -48,7 +48,7 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
         lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(name, layouts, width)));
     }
     lines.extend(simulated.cells.iter().filter_map(refused).map(|line| fold(&line, width, 2)));
-    let reasons = causes(&ran, 2).into_iter().chain(answered(&ran));
+    let reasons = causes(&ran, |_| true).into_iter().chain(answered(&ran));
     lines.extend(reasons.map(|line| fold(&line, width, 2)));
     lines.extend(Notes::of(simulated).all().iter().map(|note| fold(note, width, 2)));
     if let Some(swept) = &simulated.swept {
@@ -76,49 +76,89 @@ fn refused(cell: &Cell) -> Option<String> {
     }
 }
 
-/// Why policies did not hold, with the largest causes of each. A cause that keeps the program from starting concerns all policies with
-/// the same base pages, and gets one line.
-pub fn causes(ran: &[&Outcome], shown: usize) -> Vec<String> {
-    let line = |who: &str, share: &CauseShare| {
-        let bytes = share.bytes.map(|bytes| format!("{}, ", format_bytes(bytes))).unwrap_or_default();
-        let remedy = policy::remedy::of_cause(&share.cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
-        format!("{who}{bytes}{}{remedy}", share.cause.describe())
-    };
+/// How many causes of a policy are shown.
+const SHOWN_CAUSES: usize = 2;
+
+/// Why policies did not hold, with the largest causes of each of these outcomes. A cause that keeps the program from starting concerns
+/// all policies with the same base pages, and gets one line.
+pub fn causes(ran: &[&Outcome], is_shown: impl Fn(&Outcome) -> bool) -> Vec<String> {
     let of_outcome = |outcome: &Outcome| {
-        let who = format!("{}: ", outcome.policy);
-        let cause = |share: &CauseShare| line(if share.cause.prevents_start() { "" } else { &who }, share);
-        outcome.verdict.causes.iter().take(shown).map(cause).collect()
+        if !is_shown(outcome) {
+            return Vec::new();
+        }
+        let (named, hidden) = outcome.verdict.causes.split_at(SHOWN_CAUSES.min(outcome.verdict.causes.len()));
+        let mut lines: Vec<Line> = named.iter().map(|share| cause(outcome, share)).collect();
+        if let Some(last) = lines.last_mut() {
+            last.text.push_str(&other_causes(hidden));
+        }
+        lines
     };
     by_machine(ran, of_outcome)
+}
+
+fn cause(outcome: &Outcome, share: &CauseShare) -> Line {
+    let bytes = share.bytes.map(|bytes| format!("{}, ", format_bytes(bytes))).unwrap_or_default();
+    let remedy = policy::remedy::of_cause(&share.cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    let prevents_start = share.cause.prevents_start();
+    let relinked = if prevents_start { format!("; {RELINKED}") } else { String::new() };
+    Line {
+        policy: (!prevents_start).then(|| outcome.policy.to_string()),
+        text: format!("{bytes}{}{remedy}{relinked}", share.cause.describe()),
+    }
+}
+
+/// `; and 2.1M with other causes: --json`; empty if nothing is left out.
+fn other_causes(hidden: &[CauseShare]) -> String {
+    match hidden.iter().filter_map(|share| share.bytes).sum::<u64>() {
+        _ if hidden.is_empty() => String::new(),
+        0 => "; and other causes: --json".to_owned(),
+        bytes => format!("; and {} with other causes: --json", format_bytes(bytes)),
+    }
 }
 
 /// Which calls the model answered itself, as the tracer does.
 fn answered(ran: &[&Outcome]) -> Vec<String> {
     by_machine(ran, |outcome| {
-        let answered = |one: &AnsweredCall| {
-            format!("{}: answered as the tracer does, not by the kernel: {} ({})", outcome.policy, one.call, one.times)
+        let answered = |one: &AnsweredCall| Line {
+            policy: Some(outcome.policy.to_string()),
+            text: format!("answered as the tracer does, not by the kernel: {} ({})", one.call, one.times),
         };
         outcome.verdict.answered.iter().map(answered).collect()
     })
 }
 
+/// A line about outcomes.
+#[derive(PartialEq)]
+struct Line {
+    /// The policy that the line is about; `None` if it is about every policy with the same base pages.
+    policy: Option<String>,
+    text: String,
+}
+
+impl Line {
+    /// `thp: TEXT`. If the line is not about all machines: `thp on cascade-lake, zen-3: TEXT` or `on cascade-lake, zen-3: TEXT`.
+    fn of(self, machines: Option<&[&str]>) -> String {
+        let on = machines.map(|machines| format!("on {}", machines.join(", ")));
+        let subject: Vec<String> = self.policy.into_iter().chain(on).collect();
+        if subject.is_empty() { self.text } else { format!("{}: {}", subject.join(" "), self.text) }
+    }
+}
+
 /// Lines about outcomes. A line that is equal for several policies or machines is printed once.
-fn by_machine(ran: &[&Outcome], lines_of: impl Fn(&Outcome) -> Vec<String>) -> Vec<String> {
-    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+fn by_machine(ran: &[&Outcome], lines_of: impl Fn(&Outcome) -> Vec<Line>) -> Vec<String> {
+    let mut lines: Vec<(Line, Vec<&str>)> = Vec::new();
     for outcome in ran.iter().filter(|outcome| outcome.is_whole()) {
-        for text in lines_of(outcome) {
-            match lines.iter_mut().find(|(known, _)| *known == text) {
+        for line in lines_of(outcome) {
+            match lines.iter_mut().find(|(known, _)| *known == line) {
                 Some((_, machines)) if machines.last() == Some(&outcome.machine.as_str()) => {}
                 Some((_, machines)) => machines.push(&outcome.machine),
-                None => lines.push((text, vec![&outcome.machine])),
+                None => lines.push((line, vec![&outcome.machine])),
             }
         }
     }
     let all = ran.chunk_by(|one, other| one.machine == other.machine).count();
-    let line = |(text, machines): (String, Vec<&str>)| {
-        if machines.len() == all { text } else { format!("{} under {text}", machines.join(", ")) }
-    };
-    lines.into_iter().map(line).collect()
+    let text = |(line, machines): (Line, Vec<&str>)| line.of((machines.len() < all).then_some(&machines[..]));
+    lines.into_iter().map(text).collect()
 }
 
 /// The text in place of a result for a simulation that did not reach the end of the trace.
@@ -324,4 +364,34 @@ fn rates(outcome: &Outcome, of: u64) -> Value {
         "faults": rate(outcome.faults),
         "kernel_cycles": outcome.kernel_cycles.map(|cycles| rate(cycles.total())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::cause::Cause;
+
+    use super::*;
+
+    #[test]
+    fn causes_that_are_left_out_are_summed() {
+        let share = |bytes| CauseShare { cause: Cause::NoAlignedSlot, bytes };
+        let hidden = [share(Some(2 << 20)), share(None), share(Some(128 << 10))];
+        assert_eq!(
+            other_causes(&hidden),
+            format!("; and {} with other causes: --json", format_bytes((2 << 20) + (128 << 10)))
+        );
+        assert_eq!(other_causes(&hidden[1..2]), "; and other causes: --json");
+        assert_eq!(other_causes(&[]), "");
+    }
+
+    #[test]
+    fn a_line_names_its_policy_and_its_machines() {
+        let line = |policy: Option<&str>| Line { policy: policy.map(str::to_owned), text: "text".to_owned() };
+        let some = Some(&["zen-3", "zen-4"][..]);
+        assert_eq!([line(Some("thp")).of(None), line(None).of(None)], ["thp: text", "text"]);
+        assert_eq!(
+            [line(Some("thp")).of(some), line(None).of(some)],
+            ["thp on zen-3, zen-4: text", "on zen-3, zen-4: text"]
+        );
+    }
 }

@@ -11,7 +11,7 @@ use results::simulation as shown;
 use results::simulation::{Missing, Per, rate_in_words, verdict_in_words};
 
 use super::cost::{answers_of, typical_cells};
-use super::notes::Notes;
+use super::notes::{Notes, has_one_of_many_layouts};
 use super::report::{STOPPED, causes, over_layouts, subject};
 use super::simulated::{Cell, Layouts, Simulated};
 use super::swept;
@@ -39,17 +39,29 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
         lines.push(String::new());
     }
     lines.extend(answers.iter().map(|answer| fold(&answer.sentence, width, 2)));
-    let in_part: Vec<&Outcome> =
-        ran.iter().copied().filter(|outcome| outcome.verdict.holding != Holding::Held).collect();
-    let shown_causes = causes(&in_part, 2);
+    let shown_causes = causes(&ran, |outcome| outcome.verdict.holding != Holding::Held);
     lines.extend(shown_causes.iter().map(|line| fold(line, width, 2)));
     let notes = Notes::of(simulated);
     lines.extend(notes.of_this_trace.iter().map(|note| fold(note, width, 2)));
-    let hidden = notes.of_the_model.len() + causes(&ran, 2).len() - shown_causes.len();
+    let hidden = notes.of_the_model.len() + causes(&ran, |_| true).len() - shown_causes.len();
     if !ran.is_empty() {
-        lines.push(format!("{} and all figures: --full", count(hidden as u64, "note")));
+        lines.push(fold(&further(simulated, &ran, hidden as u64), width, 2));
     }
     lines.join("\n")
+}
+
+/// Which options show more.
+fn further(simulated: &Simulated, ran: &[&Outcome], hidden_notes: u64) -> String {
+    let is_large_in_part = |outcome: &&Outcome| {
+        outcome.is_whole() && outcome.page_bytes > outcome.base_bytes && outcome.verdict.holding == Holding::Partly
+    };
+    let can_differ = simulated.layouts.is_none() && has_one_of_many_layouts(simulated);
+    let layouts = if can_differ && ran.iter().any(is_large_in_part) {
+        "; --layouts 10 shows how far other address layouts differ"
+    } else {
+        ""
+    };
+    format!("{} and more figures: --full; every count: --json{layouts}", count(hidden_notes, "note"))
 }
 
 /// The headings of columns, each with a number. On a narrow terminal columns with the highest number are left out

@@ -44,8 +44,12 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
     let machines = machines_of(&header, request)?;
     let cells = cells(&machines, request);
     let (mut cells, replayed, swept) = run(source, cells, request)?;
+    let noted = NotedMachines::of(&machines, &header, request.machines.is_empty());
     for cell in cells.iter_mut().filter(|_| !request.is_relinked) {
-        if let Cell::Ran(outcome) = cell {
+        // Compiled for another architecture, the program has another alignment.
+        if let Cell::Ran(outcome) = cell
+            && !noted.foreign.contains(&outcome.machine)
+        {
             base_page::judge(&header, outcome);
         }
     }
@@ -56,7 +60,6 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
         &replayed,
         &cells.iter().filter_map(Cell::outcome).collect::<Vec<_>>(),
     );
-    let noted = NotedMachines::of(&machines, &header, request.machines.is_empty());
     let (file, host, layouts) = (file.display().to_string(), request.host.clone(), None);
     Ok((Simulated { file, header, replayed, time, cells, swept, layouts, noted, host }, machines))
 }

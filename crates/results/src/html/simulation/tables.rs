@@ -3,7 +3,7 @@
 use crate::figure;
 use crate::html::tables::{reason, wide};
 use crate::simulation::{
-    Cell, Cost, Machine, MachineAnswer, MachineFigure, Provenance, Spread, Sweep, Trace, rate_in_words,
+    Cell, Cost, Machine, MachineAnswer, MachineFigure, Provenance, RELINKED, Spread, Sweep, Trace, rate_in_words,
     verdict_in_words,
 };
 use crate::text::escape;
@@ -163,7 +163,9 @@ pub(super) fn verdicts(trace: &Trace) -> String {
             .causes
             .iter()
             .map(|share| {
-                reason(&share.cause.describe(), share.bytes, policy::remedy::of_cause(&share.cause).as_deref())
+                let relinked = if share.cause.prevents_start() { format!("; {RELINKED}") } else { String::new() };
+                let what = share.cause.describe() + &relinked;
+                reason(&what, share.bytes, policy::remedy::of_cause(&share.cause).as_deref())
             })
             .collect();
         let causes = if causes.is_empty() { String::new() } else { format!("<ul>{causes}</ul>") };

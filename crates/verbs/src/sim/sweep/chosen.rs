@@ -79,7 +79,7 @@ impl std::fmt::Display for Chosen {
 }
 
 /// Formats a range: `1 to 15 ways`, `8 ways`, `1 way`.
-fn describe_range(range: Range, what: &str) -> String {
+pub fn describe_range(range: Range, what: &str) -> String {
     match (range.least, range.most) {
         (1, 1) => format!("1 {what}"),
         (least, most) if least == most => format!("{least} {what}s"),

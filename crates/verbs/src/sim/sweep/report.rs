@@ -9,6 +9,7 @@ use results::simulation::{SmallestTlb, Sweep, TlbGeometry, rate_in_words};
 use serde_json::{Value, json};
 
 use super::super::swept::{Swept, footprint_documents};
+use super::chosen::{Range, describe_range};
 use crate::table::describe::grouped;
 
 /// If there are more numbers of ways than this, a table shows only some of them. JSON and HTML have all.
@@ -48,7 +49,10 @@ fn text(file: &Path, swept: &Swept, width: usize) -> String {
     let unit = sweep.per.unit();
     let mut lines = vec![format!("{}: {} accesses in {} runs\n", file.display(), swept.accesses, swept.runs)];
     lines.push(results::fold(
-        &format!("entries that a single-level LRU TLB needs for few misses per 1000 {unit}; modelled"),
+        &format!(
+            "entries that a single-level LRU TLB needs for few misses per 1000 {unit}: sets times ways of the smallest one {}; modelled",
+            searched(sweep)
+        ),
         width,
         0,
     ));
@@ -59,6 +63,17 @@ fn text(file: &Path, swept: &Swept, width: usize) -> String {
     lines.push(results::fold(&of_tables, width, 0));
     lines.extend(sweep.page_sizes().into_iter().map(|page_bytes| of_size(sweep, page_bytes, width)));
     lines.join("\n")
+}
+
+/// `with 1 to 2048 sets, in powers of two, and 1 to 15 ways`: the geometries of which [`needed`] shows the smallest.
+fn searched(sweep: &Sweep) -> String {
+    let range = |of: fn(&TlbGeometry) -> u32| {
+        let all = || sweep.geometries.iter().map(of);
+        Range { least: all().min().unwrap_or_default(), most: all().max().unwrap_or_default() }
+    };
+    let (sets, ways) = (range(|geometry| geometry.sets), range(|geometry| geometry.ways));
+    let steps = if sets.least == sets.most { "" } else { ", in powers of two," };
+    format!("with {}{steps} and {}", describe_range(sets, "set"), describe_range(ways, "way"))
 }
 
 /// The rates of misses for which [`needed`] has columns.
