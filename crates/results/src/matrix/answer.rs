@@ -20,7 +20,10 @@ pub fn answer(report: &Report<'_>) -> String {
     }
     if let Some(kernels) = report.over_kernels() {
         let largest = largest_figure(kernels).map(|sentence| format!(" {sentence}")).unwrap_or_default();
-        return of_matrix(kernels, "kernel", "rows (workloads under policies)") + &largest;
+        // A kernel is not asked for: it was booted.
+        let mut booted = kernels.clone();
+        booted.totals.iter_mut().for_each(|total| total.is_held = true);
+        return of_matrix(&booted, "kernel", "rows (workloads under policies)") + &largest;
     }
     let rows = of_rows(report.definition);
     let policies = report.policies().map(|matrix| of_matrix(matrix, "policy", rows));

@@ -176,7 +176,8 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
 /// Whether these figures of a matrix are already in the matrix of kernels.
 fn is_in_kernels(report: &Report<'_>, matrix: &Matrix, (machine, provenance): MachineFigures<'_>) -> bool {
     let Some(kernels) = report.over_kernels() else { return false };
-    let is_kernel = kernels.policies.iter().any(|kernel| kernel == machine);
+    // The place of a guest is its kernel, and how it ran: `new, emulated`.
+    let is_kernel = kernels.policies.iter().any(|kernel| machine.split(", ").next() == Some(kernel));
     is_kernel && provenance != Provenance::Modelled && matrix.policies == report.definition.policies
 }
 

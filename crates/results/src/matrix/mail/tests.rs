@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 use study::comparison::Comparison;
+use study::definition::{Boot, Guest};
 use study::matrix::{Basis, Standing};
 use study::stats::Effect;
 
-use super::super::sample::{definition, with_report};
+use super::super::sample::{definition, with_large_report, with_report};
 use super::super::*;
 use crate::sample;
 
@@ -131,6 +132,38 @@ fn a_mail_says_where_zeros_leave_no_per_cent() {
             of_metric(&text, "system time").into_iter().find(|line| line.trim_start().starts_with("thp ")).unwrap();
         assert!(thp.contains("0 s..4.000 ms") && thp.ends_with("none"), "{thp}");
         assert!(text.contains("* system time: no change where a run has 0: the ratio is undefined"), "{text}");
+    });
+}
+
+#[test]
+fn a_study_of_kernels_begins_with_them_and_has_their_figures_once() {
+    let guest = |name: &str| Guest {
+        image: format!("images/{name}"),
+        cmdline: String::new(),
+        memory: None,
+        icount: true,
+        sysroot: None,
+    };
+    with_large_report(|report| {
+        let over_boots = report.over_boots.unwrap();
+        let kernels = &over_boots.policies;
+        let boots = kernels.iter().map(|name| Boot::of_guest(name, *name == kernels[0], guest(name))).collect();
+        let definition = Definition { boots, ..report.definition.clone() };
+        let mut matrix = report.matrix.clone();
+        matrix.rows.iter_mut().for_each(|row| row.machine = format!("{}, emulated", kernels[1]));
+        let rows = std::mem::take(&mut matrix.rows);
+        let matrix = Matrix::of(&matrix.policies, &matrix.baseline, rows, &[]);
+        let text = mail(&Report { definition: &definition, matrix: &matrix, ..report.clone() });
+        check(&text);
+        let answer = super::super::answer(&Report { definition: &definition, ..report.clone() });
+        assert!(answer.contains(&kernels[1]) && !answer.contains("asking for"), "{answer}");
+        assert!(answer.contains("The largest change of a single figure: "), "{answer}");
+        let against = |baseline: &str| text.matches(&format!("per cent is against {baseline}")).count();
+        assert_eq!(
+            (against(&kernels[0]), against(&definition.baseline)),
+            (1, 1),
+            "only the model's figures remain: {text}"
+        );
     });
 }
 
