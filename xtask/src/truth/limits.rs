@@ -16,8 +16,8 @@ const POLICIES: [&str; 4] = ["default", "base", "thp", "mthp-64k"];
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// Two peaks agree within this ratio, or within a page of the policy.
 const TOLERANCE: f64 = 0.02;
-/// The kernel charges in batches of 64 base pages on each processor.
-const BATCH_BYTES: f64 = (64 * 4096) as f64;
+/// The kernel charges in batches of 64 base pages on each processor (`MEMCG_CHARGE_BATCH`).
+const BATCH_BYTES: u64 = 64 * 4096;
 /// With this share of the modelled peak as limit, the program has to be killed.
 const TOO_SMALL: f64 = 0.9;
 
@@ -35,6 +35,12 @@ struct Cell {
     modelled_limit_bytes: f64,
 }
 
+/// What is charged in advance, at most.
+fn batches_bytes() -> f64 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (BATCH_BYTES * processors as u64) as f64
+}
+
 impl Cell {
     fn page_bytes(&self) -> f64 {
         match self.policy {
@@ -46,12 +52,12 @@ impl Cell {
 
     fn peaks_agree(&self) -> bool {
         let off_bytes = (self.measured_bytes - self.modelled_bytes).abs();
-        off_bytes <= (TOLERANCE * self.measured_bytes).max(self.page_bytes()).max(BATCH_BYTES)
+        off_bytes <= (TOLERANCE * self.measured_bytes).max(self.page_bytes()).max(batches_bytes())
     }
 
     /// Whether the model is right that the program lives with the modelled limit.
     fn is_right_above(&self) -> bool {
-        self.smallest_limit_bytes <= self.modelled_limit_bytes + BATCH_BYTES
+        self.smallest_limit_bytes <= self.modelled_limit_bytes + batches_bytes()
     }
 
     /// Whether the model is right that the program is killed far below the modelled peak. Under THP the kernel gives smaller pages
@@ -169,11 +175,14 @@ fn summarize(cells: &[Cell]) {
     let mut kernel: Vec<f64> = cells.iter().map(|cell| cell.kernel_bytes).collect();
     kernel.sort_by(f64::total_cmp);
     println!(
-        "\npeaks within {:.0} %, a page of the policy or 256K: {}",
+        "\npeaks within {:.0} %, a page of the policy or 256K a processor: {}",
         TOLERANCE * 100.0,
         count(&|cell| Some(cell.peaks_agree()))
     );
-    println!("the program lives with the modelled limit (and 256K): {}", count(&|cell| Some(cell.is_right_above())));
+    println!(
+        "the program lives with the modelled limit (and 256K a processor): {}",
+        count(&|cell| Some(cell.is_right_above()))
+    );
     println!("killed at {TOO_SMALL} of the modelled peak: {}", count(&Cell::is_right_below));
     if let (Some(median), Some(most)) = (kernel.get(kernel.len() / 2), kernel.last()) {
         println!("other memory of the kernel: median {:.0}K, at most {:.0}K", median / 1024.0, most / 1024.0);
