@@ -201,7 +201,7 @@ impl Layout {
             Call::Madvise { address, bytes, advice } => {
                 let mut parts = self.parts(address, pages(bytes));
                 if let Some((_, bytes)) = parts.last_mut().filter(|_| address.saturating_add(bytes) == self.heap_end) {
-                    *bytes += self.heap_padding();
+                    *bytes = bytes.saturating_add(self.heap_padding());
                 }
                 let calls = parts.into_iter().map(|(address, bytes)| Call::Madvise { address, bytes, advice });
                 calls.map(|call| Event { call, ..event.clone() }).collect()

@@ -238,4 +238,5 @@ fn what_needs_a_trace_and_what_needs_a_command_is_reported() {
     refuses(&["-m", "cascade-lake", "--", "true"], &["true is none"]);
     refuses(&["-p", "default+always", "--", "true"], &["default+always can only be modelled"]);
     refuses(&["advised.trace", "-m", "nothing"], &["nothing"]);
+    refuses(&["advised.trace", "--env", "A=b"], &["are for a command that runs", "advised.trace is a trace"]);
 }

@@ -73,18 +73,19 @@ impl Layout {
         self.heap_end = end;
         self.release(begin, end.max(self.pieces.get(&begin).map_or(begin, |piece| piece.end)));
         self.add(begin, pages(end) - (begin & !(PAGE - 1)), begin.wrapping_add(distance));
-        end.wrapping_add(distance) + self.heap_padding()
+        end.wrapping_add(distance).wrapping_add(self.heap_padding())
     }
 
     /// Bytes from the translated end of the heap to the next large page, if an allocator has aligned the recorded end: it then aligns
     /// the end in Linux's layout too, and what it has allocated stays where it is. glibc does so with `glibc.malloc.hugetlb=1`
     /// (`sysmalloc`, malloc/malloc.c).
     pub(super) fn heap_padding(&self) -> u64 {
-        if !self.aligns_heap || !self.heap_end.is_multiple_of(HUGE) {
+        let is_empty = self.heap.is_none_or(|begin| self.heap_end <= begin);
+        if !self.aligns_heap || is_empty || !self.heap_end.is_multiple_of(HUGE) {
             return 0;
         }
         let to = self.address(self.heap_end - 1).wrapping_add(1);
-        to.next_multiple_of(HUGE) - to
+        to.wrapping_neg() & (HUGE - 1)
     }
 
     /// The start of the heap in Linux's layout; `begin` is its recorded start.

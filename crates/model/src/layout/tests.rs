@@ -337,6 +337,11 @@ fn a_heap_that_ends_at_a_large_page_does_so_on_linux() {
     assert_eq!(brk(&mut layout, QEMU_BASE + 8 * HUGE), end + HUGE);
     assert_eq!(layout.address(QEMU_BASE + 8 * HUGE - 4096), placed + 3 * HUGE - 20480 - 4096, "nothing in it moves");
     assert_eq!(brk(&mut layout, begin + 4096), placed + 4096);
+    // No kernel places a heap at 0 or at the last address, but a damaged trace can.
+    for begin in [0, u64::MAX - 3 * HUGE + 1] {
+        let mut layout = Layout::default();
+        [begin, begin + 2 * HUGE, begin + HUGE, begin].map(|end| brk(&mut layout, end));
+    }
 }
 
 #[test]

@@ -112,6 +112,12 @@ pub fn run_limits(mut arguments: Limits) -> Result<(), Failure> {
         arguments.policies = ["default", "base", "thp"].iter().map(|name| name.parse().expect("a policy")).collect();
     }
     if let Some(trace) = modelled::trace(&arguments.command) {
+        if arguments.user.is_some() || !arguments.env.is_empty() || arguments.hugetlb_pool.is_some() {
+            return Err(Failure::Input(format!(
+                "--user, --env and --hugetlb-pool are for a command that runs, and {} is a trace",
+                trace.display()
+            )));
+        }
         return modelled::run(&trace, &arguments);
     }
     if !arguments.machines.is_empty() || arguments.linux.is_some() {

@@ -142,6 +142,14 @@ fn notes(simulated: &Simulated) -> Vec<String> {
          limit may do under THP, because the kernel gives small pages where a large one cannot be charged. Files come on top as far as \
          the kernel cannot take them back, and so does what is charged in advance: up to 64 pages a processor."
     )];
+    let is_default = |outcome: &Outcome| matches!(outcome.policy, ModelPolicy::Default(_));
+    if simulated.cells.iter().filter_map(Cell::outcome).any(is_default) {
+        notes.push(
+            "What a C library advises can depend on the setting of THP where the trace was recorded: glibc advises malloc's memory only \
+             where it is madvise."
+                .to_owned(),
+        );
+    }
     let forks: u64 =
         simulated.cells.iter().filter_map(Cell::outcome).map(|outcome| outcome.costs.forks).max().unwrap_or(0);
     if forks > 0 {
