@@ -340,7 +340,9 @@ fn a_heap_that_ends_at_a_large_page_does_so_on_linux() {
     // No kernel places a heap at 0 or at the last address, but a damaged trace can.
     for begin in [0, u64::MAX - 3 * HUGE + 1] {
         let mut layout = Layout::default();
-        [begin, begin + 2 * HUGE, begin + HUGE, begin].map(|end| brk(&mut layout, end));
+        for end in [begin, begin + 2 * HUGE, begin + HUGE, begin] {
+            brk(&mut layout, end);
+        }
     }
 }
 

@@ -138,7 +138,7 @@ fn reports_history_as_far_as_it_is_visible() {
     assert_cause("moved", "moved_out_of_place", SIZE - HUGE, &["out of place"]);
     assert_cause("dropped", "folio_partly_mapped", SIZE - SIZE / HUGE * 4096, &["thp_split_pmd"]);
     assert_cause("refilled", "refilled_after_drop", SIZE / HUGE * 4096, &[]);
-    may_be("fork", "split_after_fork", SIZE / 2, &["shared with another process"]);
+    assert_cause("fork", "split_after_fork", SIZE / 2, &["shared with another process"]);
     assert_cause("read_first", "zero_page_in_slot", SIZE / HUGE / 2 * 4096, &[]);
     let holes = assert_cause("holes", "slot_partly_present", SIZE / 2, &["max_ptes_none"]).unwrap();
     assert_eq!(

@@ -115,9 +115,10 @@ mod tests {
     #[test]
     fn cpu_time_is_suggested_only_where_it_can_replace_wall_time() {
         assert_eq!(of(&[]).unwrap(), Primary::Suggested);
+        assert_eq!(of(&["--metric", "a_s=([0-9])"]).unwrap(), Primary::Suggested);
         assert_eq!(of(&["--primary", "auto"]).unwrap(), Primary::Auto);
         assert_eq!(of(&["--primary", "auto", "--metric", "a_s=([0-9])"]).unwrap(), Primary::Auto);
-        for fixed in [&["--primary", "wall"][..], &["--metric", "a_s=([0-9])"], &["--server", "a", "--ready", "b"]] {
+        for fixed in [&["--primary", "wall"][..], &["--server", "a", "--ready", "b"]] {
             assert_eq!(of(fixed).unwrap(), Primary::Fixed, "{fixed:?}");
         }
         for refused in [&["--server", "a", "--ready", "b"][..], &["--arm-of-boot"]] {
