@@ -61,7 +61,7 @@ fn memory_that_khugepaged_collapses_meanwhile_has_no_split_leaf() {
         return skip("root, for folios");
     }
     let _eager = EagerKhugepaged::make();
-    for _ in 0..4 {
+    for _ in 0..2 {
         let map = Map::private(WINDOWS * pmd());
         map.advise(libc::MADV_NOHUGEPAGE);
         map.write(0, map.bytes);
