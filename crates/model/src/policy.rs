@@ -55,8 +55,8 @@ pub enum ThpEnabled {
 }
 
 impl ThpEnabled {
-    /// All values.
-    pub const ALL: [ThpEnabled; 3] = [ThpEnabled::Always, ThpEnabled::Madvise, ThpEnabled::Never];
+    /// All values, that with the fewest large pages first.
+    pub const ALL: [ThpEnabled; 3] = [ThpEnabled::Never, ThpEnabled::Madvise, ThpEnabled::Always];
 
     /// The value as the kernel writes it.
     pub fn name(self) -> &'static str {
@@ -99,7 +99,7 @@ impl ModelPolicy {
 
 /// Names of policies that only models can apply, without the forms with THP.
 pub const ONLY_MODELLED: [&str; 6] =
-    ["contig-64k", "base-16k", "base-64k", "default+always", "default+madvise", "default+never"];
+    ["contig-64k", "base-16k", "base-64k", "default+never", "default+madvise", "default+always"];
 
 /// The prefix of the policies that name only the setting.
 const DEFAULT_WITH: &str = "default+";
