@@ -53,7 +53,7 @@ pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use memory_groups::MemoryGroups;
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
-pub use processes::{ProcessStat, resident_bytes, task_state};
+pub use processes::{ProcessStat, resident_bytes, task_processor_ns, task_state};
 pub use processor::Processor;
 pub use processor_times::ProcessorTimes;
 pub use read::{HostError, chosen_word, content};

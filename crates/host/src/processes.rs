@@ -37,6 +37,13 @@ pub fn task_state(tid: libc::pid_t) -> io::Result<Option<u8>> {
     state_in(read::content(format!("/proc/{tid}/stat")))
 }
 
+/// The time in nanoseconds that a task has spent on processors (the first field of `/proc/TID/schedstat`); 0 where the task is gone or the
+/// kernel does not count it.
+pub fn task_processor_ns(tid: u32) -> u64 {
+    let text = read::content(format!("/proc/{tid}/schedstat")).unwrap_or_default();
+    text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
+}
+
 fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
     let Some(stat) = if_exists(stat)? else { return Ok(None) };
     // The name before the state may contain any character, including a parenthesis.

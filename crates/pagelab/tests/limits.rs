@@ -225,7 +225,7 @@ fn a_trace_has_the_limit_of_the_programs_own_advice() {
     assert_eq!(bytes("thp", "limit_bytes"), bytes("thp", "charged_peak_bytes") + bytes("thp", "kernel_bytes"));
     let text = bench.pagelab(&["limits", "-p", "base,hugetlb-2m", "advised.trace"]).ran();
     text.assert_exit(0, &[])
-        .assert_stdout(&["a limit is enough from", "hugetlb-2m: no limit, because pages of the pool"]);
+        .assert_stdout(&["these limits are enough: ", "hugetlb-2m: no limit, because pages of the pool"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 
 use census::inspect::which;
+use host::task_processor_ns;
 
 /// Ticks per second of the times in /proc/PID/stat (`USER_HZ`).
 const TICKS_PER_S: f64 = 100.0;
@@ -44,10 +45,7 @@ fn ticks(stat: &str) -> Option<[u64; 4]> {
 /// Nanoseconds on a processor of all threads of a process; zero if the kernel does not count them.
 fn own_ns(pid: u32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of_thread = |thread: fs::DirEntry| {
-        fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok()
-    };
-    threads.filter_map(of_thread).sum()
+    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).map(task_processor_ns).sum()
 }
 
 #[cfg(test)]

@@ -124,9 +124,9 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
             )
         });
         let text = format!(
-            "{} measured without the tracer, comparison {}: {sentence} Its memory was not inspected in these runs.{}",
-            attempt.instruction(),
+            "measured without the tracer, comparison {}: {sentence} The setting: {}. Its memory was not inspected in these runs.{}",
             measured.id,
+            attempt.instruction(),
             before.unwrap_or_default()
         );
         print(&folded(text), false)?;
@@ -203,19 +203,16 @@ impl Advise {
 /// The arguments of a stored comparison, and its program with its user and its variables.
 fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compare, Program), Failure> {
     let invocation = &comparison.invocation;
+    let has_variants = comparison.design.arms.iter().any(|arm| arm.variant.is_some());
     let words: Vec<OsString> = invocation.pagelab.iter().skip(2).map(OsString::from).collect();
     let arguments = match invocation.pagelab.get(1).map(String::as_str) {
+        // A measured setting is a variant too, and no policy.
+        _ if has_variants => None,
         // A comparison that was measured in a guest is refused: its program may need the guest's kernel.
         Some("compare") => Some(compare::parsed(words)?).filter(|compare| compare.guests.kernels.is_empty()),
         Some("advise") => {
             let line = Line::try_parse_from(separator::inserted::<Advise>(words)?)
                 .map_err(|error| Failure::Input(error.to_string()))?;
-            if let Some(first) = line.advise.show {
-                return Err(Failure::Input(format!(
-                    "--show: comparison {} measured the setting that comparison {first} led to; pagelab advise --show {first}",
-                    comparison.id
-                )));
-            }
             Some(line.advise.comparison()?)
         }
         Some("demo") => {
@@ -231,8 +228,8 @@ fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compar
     arguments.map(with_program).transpose()?.flatten().ok_or_else(|| {
         let words = results::printable(&invocation.pagelab.join(" "));
         Failure::Input(format!(
-            "--show: expected a comparison of a single command or server, without --variant, --arm-of-boot, --fragmented and --kernel; \
-             comparison {} was made by {words}",
+            "--show: expected a comparison of policies for a single command or server, without --variant, --arm-of-boot, --fragmented and \
+             --kernel, and not the measurement of a setting (--measure); comparison {} was made by {words}",
             comparison.id
         ))
     })

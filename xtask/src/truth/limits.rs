@@ -52,7 +52,7 @@ impl Cell {
 
     fn peaks_agree(&self) -> bool {
         let off_bytes = (self.measured_bytes - self.modelled_bytes).abs();
-        off_bytes <= (TOLERANCE * self.measured_bytes).max(self.page_bytes()).max(batches_bytes())
+        off_bytes <= (TOLERANCE * self.measured_bytes).max(self.page_bytes())
     }
 
     /// Whether the model is right that the program lives with the modelled limit.
@@ -175,7 +175,7 @@ fn summarize(cells: &[Cell]) {
     let mut kernel: Vec<f64> = cells.iter().map(|cell| cell.kernel_bytes).collect();
     kernel.sort_by(f64::total_cmp);
     println!(
-        "\npeaks within {:.0} %, a page of the policy or 256K a processor: {}",
+        "\npeaks within {:.0} % or a page of the policy: {}",
         TOLERANCE * 100.0,
         count(&|cell| Some(cell.peaks_agree()))
     );

@@ -1,5 +1,7 @@
 //! How the memory of the test process itself is mapped.
 
+use std::path::Path;
+
 use super::*;
 
 #[test]
@@ -61,7 +63,7 @@ fn memory_that_khugepaged_collapses_meanwhile_has_no_split_leaf() {
         return skip("root, for folios");
     }
     let _eager = EagerKhugepaged::make();
-    for _ in 0..2 {
+    for _ in 0..4 {
         let map = Map::private(WINDOWS * pmd());
         map.advise(libc::MADV_NOHUGEPAGE);
         map.write(0, map.bytes);
@@ -78,7 +80,8 @@ fn memory_that_khugepaged_collapses_meanwhile_has_no_split_leaf() {
     }
 }
 
-/// khugepaged scans all the time. It is held again when this is dropped.
+/// khugepaged scans all the time, and with the priority of any process: at its own, which is the lowest, it gets almost no time while
+/// other tests run. It is held again when this is dropped.
 struct EagerKhugepaged(Vec<(String, String)>);
 
 impl EagerKhugepaged {
@@ -90,12 +93,24 @@ impl EagerKhugepaged {
             fs::write(&path, value).unwrap();
             (path, before)
         });
+        renice_khugepaged("0");
         EagerKhugepaged(changed.into())
     }
 }
 
+/// Sets the niceness of the kernel's thread.
+fn renice_khugepaged(niceness: &str) {
+    let is_it = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "khugepaged\n");
+    let mut processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let thread = processes.find(|path| is_it(path)).expect("khugepaged runs while THP is enabled");
+    let pid = thread.file_name().unwrap();
+    let status = Command::new("renice").args(["-n", niceness, "-p"]).arg(pid).stdout(Stdio::null()).status().unwrap();
+    assert!(status.success(), "renice");
+}
+
 impl Drop for EagerKhugepaged {
     fn drop(&mut self) {
+        renice_khugepaged("19");
         for (path, before) in &self.0 {
             fs::write(path, before).unwrap_or_else(|error| panic!("{path}: {error}"));
         }

@@ -20,7 +20,8 @@ pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> Stri
     // With all regions, each region lists its own causes.
     let causes = if all_regions { String::new() } else { why(inspection, width) };
     let refused = refused(inspection, width);
-    let head = head(inspection).into_iter().chain(command(inspection)).chain(remarks(inspection));
+    let remarks = remarks(inspection).into_iter().map(|line| fold(&line, width, 4));
+    let head = head(inspection).into_iter().chain(command(inspection)).chain(remarks);
     let head = head.collect::<Vec<_>>().join("\n");
     joined([
         head,

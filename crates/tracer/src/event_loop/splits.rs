@@ -26,13 +26,6 @@ pub(super) const TICK_INTERVAL: Duration = Duration::from_millis(10);
 /// process may have 65530 (vm.max_map_count).
 const MAX_LEAVES_AT_ONCE: usize = 2048;
 
-/// The processor time of a task in nanoseconds; 0 where the kernel does not report it (/proc/TID/schedstat).
-fn processor_ns(task: Tid) -> u64 {
-    // Without this time, any running task will do.
-    let text = std::fs::read_to_string(format!("/proc/{task}/schedstat")).unwrap_or_default();
-    text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
-}
-
 /// Address ranges that PMD leaves map.
 pub(super) type Leaves = Vec<(u64, u64)>;
 
@@ -61,7 +54,8 @@ impl Tree<'_> {
         let running = self.tasks.ids().into_iter().filter(is_own).filter(is_ready).filter(is_running);
         // A task that sleeps most of the time may be about to sleep in a call again, and not every interrupted call can be
         // repeated.
-        running.max_by_key(|tid| processor_ns(*tid))
+        // Without this time, any running task will do.
+        running.max_by_key(|tid| host::task_processor_ns(tid.cast_unsigned()))
     }
 
     /// Makes an interrupted task split these leaves.

@@ -33,6 +33,10 @@ use crate::waiting;
 use crate::words::{Variable, parse_duration, parse_percent, parse_size, parse_variable};
 use run::{Program, Run, run};
 
+/// The default of `--precision`.
+const PRECISION_RATIO: f64 = 0.02;
+/// The default of `--wait`.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// A run with a limit may take at most this many times as long as the run without one.
 const MAX_TIME_RATIO: f64 = 4.0;
 /// In addition, a run with a limit may take this many seconds longer.
@@ -50,9 +54,9 @@ pub struct Limits {
     /// With a trace: settings of Linux other than the policy, as for `pagelab sim`
     #[arg(long, value_name = "FILE.toml")]
     linux: Option<PathBuf>,
-    /// The largest gap between the limit that suffices and the one that does not
-    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = parse_percent)]
-    precision: f64,
+    /// The largest gap between the limit that suffices and the one that does not. Default: 2%
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    precision: Option<f64>,
     /// Run the command as this user. Default under sudo: the user who called it
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -62,9 +66,9 @@ pub struct Limits {
     /// Memory for the hugetlb pool
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     hugetlb_pool: Option<u64>,
-    /// How long to wait for another pagelab that has changed system settings
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
-    wait: f64,
+    /// How long to wait for another pagelab that has changed system settings. Default: 10m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    wait: Option<f64>,
     /// Print one JSON document instead of the table
     #[arg(long)]
     json: bool,
@@ -112,9 +116,11 @@ pub fn run_limits(mut arguments: Limits) -> Result<(), Failure> {
         arguments.policies = ["default", "base", "thp"].iter().map(|name| name.parse().expect("a policy")).collect();
     }
     if let Some(trace) = modelled::trace(&arguments.command) {
-        if arguments.user.is_some() || !arguments.env.is_empty() || arguments.hugetlb_pool.is_some() {
+        let Limits { precision, user, env, hugetlb_pool, wait, .. } = &arguments;
+        let is_of_runs = precision.or(*wait).is_some() || user.is_some() || !env.is_empty() || hugetlb_pool.is_some();
+        if is_of_runs {
             return Err(Failure::Input(format!(
-                "--user, --env and --hugetlb-pool are for a command that runs, and {} is a trace",
+                "--precision, --user, --env, --hugetlb-pool and --wait are for a command that runs, and {} is a trace",
                 trace.display()
             )));
         }
@@ -135,6 +141,8 @@ fn measure(arguments: Limits) -> Result<(), Failure> {
         ModelPolicy::Kernel(policy) => Ok(policy.clone()),
         other => Err(Failure::Input(format!("{other} can only be modelled; give a trace instead of the command"))),
     };
+    let precision_ratio = arguments.precision.unwrap_or(PRECISION_RATIO);
+    let patience = arguments.wait.map_or(PATIENCE, Duration::from_secs_f64);
     let mut policies = arguments.policies.iter().map(of_kernel).collect::<Result<Vec<Policy>, Failure>>()?;
     if let Some(policy) = policies.iter().find(|policy| policy.has(Modifier::PteMapped)) {
         return Err(Failure::Input(format!(
@@ -159,12 +167,12 @@ fn measure(arguments: Limits) -> Result<(), Failure> {
         let host = Host::open("/").map_err(Failure::input)?;
         let session = Session::new(host)
             .with_hugetlb_pool(arguments.hugetlb_pool)
-            .with_patience(Duration::from_secs_f64(arguments.wait), waiting::report_lease_holder);
-        measured.push(of_policy(&program, &policy, session, arguments.precision)?);
+            .with_patience(patience, waiting::report_lease_holder);
+        measured.push(of_policy(&program, &policy, session, precision_ratio)?);
     }
     let failed: Vec<String> = measured.iter().filter_map(Measured::failure).collect();
     if arguments.json {
-        print(&format!("{:#}", document::document(&program.command, &kernel, arguments.precision, &measured)), true)?;
+        print(&format!("{:#}", document::document(&program.command, &kernel, precision_ratio, &measured)), true)?;
     } else if failed.len() < measured.len() {
         print(&report::text(&measured, terminal_width()), false)?;
     }

@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use crate::sim::{self, Cell, Simulated};
 
-/// Memory of the kernel for a thread, apart from page tables: its stack of 16K, and its share of what its process needs. `other kernel`
-/// of `pagelab limits` was 20K to 40K for programs with one thread, and 21K a thread for one with eleven (docs/evidence/limits.md).
+/// Memory of the kernel for a thread, apart from page tables: its stack of 16K, and its share of what its process needs. Over 26 programs
+/// `other kernel` of `pagelab limits` was 36K in the median (docs/evidence/limits.md), most of them with one thread.
 const KERNEL_BYTES_PER_THREAD: u64 = 32 << 10;
 
 /// Limits that differ by less than 1/N are the same.
@@ -202,11 +202,11 @@ fn answer(policies: &[OfPolicy]) -> Vec<String> {
             let names: Vec<String> = group.iter().map(|(_, policy)| (*policy).to_owned()).collect();
             let bytes = group.iter().map(|(bytes, _)| *bytes).max().unwrap_or_default();
             let ratio = bytes as f64 / smallest_bytes as f64;
-            let times = if ratio < 1.02 { String::new() } else { format!(", {ratio:.1} times as much") };
+            let times = if ratio < 1.02 { String::new() } else { format!(" ({ratio:.1} times as much)") };
             format!("{} under {}{times}", format_bytes(bytes), enumerate(&names))
         };
         let clauses: Vec<String> = groups.map(clause).collect();
-        Some(format!("On {machine} a limit is enough from {}.", clauses.join("; ")))
+        Some(format!("On {machine} these limits are enough: {}.", clauses.join("; ")))
     };
     machines.into_iter().filter_map(of_machine).collect()
 }
@@ -234,7 +234,7 @@ mod tests {
     fn policies_that_need_the_same_are_named_together() {
         let all = [("thp", 7000), ("base", 1000), ("default+never", 1010), ("default+always", 7100)];
         let all = all.map(|(policy, kib)| one(policy, Some(kib << 10)));
-        let expected = "On a57 a limit is enough from 1010K under base and default+never; 6.93M under thp and default+always, 7.1 times as much.";
+        let expected = "On a57 these limits are enough: 1010K under base and default+never; 6.93M under thp and default+always (7.1 times as much).";
         assert_eq!(answer(&all), [expected]);
         assert!(answer(&[one("hugetlb-2m", None)]).is_empty());
     }

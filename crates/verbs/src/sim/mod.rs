@@ -90,12 +90,7 @@ pub struct TraceCosts {
 pub fn from_arguments(words: &[String]) -> Result<TraceCosts, Failure> {
     let line = Line::try_parse_from(words).map_err(|error| Failure::Input(error.to_string().trim().to_owned()))?;
     let (all, used) = simulate::all(&Request { is_relinked: true, ..Request::of(&line.replay)? })?;
-    if let Some(damaged) = all.iter().find(|one| one.is_cut_off() || !one.damage().is_empty()) {
-        return Err(Failure::Input(format!(
-            "{}: the trace is incomplete, so its figures would be wrong",
-            damaged.file
-        )));
-    }
+    all.iter().try_for_each(Simulated::check_complete)?;
     let of_machine = |machine: &Machine| {
         let notes = all.iter().flat_map(|one| Notes::of_machine(one, &machine.name).all());
         (machine.name.clone(), notes.chain(machines::assumed_note(machine)).collect())
@@ -116,12 +111,7 @@ pub fn of_trace(
 ) -> Result<Simulated, Failure> {
     let (mut all, _) = simulate::all(&Request::of_trace(trace, machines, policies, linux)?)?;
     let simulated = all.swap_remove(0);
-    if simulated.is_cut_off() || !simulated.damage().is_empty() {
-        return Err(Failure::Input(format!(
-            "{}: the trace is incomplete, so its figures would be wrong; pagelab trace check says where",
-            simulated.file
-        )));
-    }
+    simulated.check_complete()?;
     Ok(simulated)
 }
 

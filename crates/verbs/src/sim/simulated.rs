@@ -55,6 +55,17 @@ impl Simulated {
         self.replayed.cut_off || self.swept.as_ref().is_some_and(|swept| swept.cut_off)
     }
 
+    /// Refuses a trace of which a part is missing.
+    pub fn check_complete(&self) -> Result<(), Failure> {
+        if !self.is_cut_off() && self.damage().is_empty() {
+            return Ok(());
+        }
+        let file = &self.file;
+        Err(Failure::Input(format!(
+            "{file}: the trace is incomplete, so its figures would be wrong; pagelab trace check says where"
+        )))
+    }
+
     /// The failure if no simulation reached the end of the trace.
     pub fn failure(&self) -> Option<Failure> {
         let mut ran = self.cells.iter().filter_map(Cell::outcome).peekable();
