@@ -40,6 +40,7 @@ pub fn task_state(tid: libc::pid_t) -> io::Result<Option<u8>> {
 /// The time in nanoseconds that a task has spent on processors (the first field of `/proc/TID/schedstat`); 0 where the task is gone or the
 /// kernel does not count it.
 pub fn task_processor_ns(tid: u32) -> u64 {
+    // An empty text is that of a task that is gone, or of a kernel without CONFIG_SCHED_INFO: no time is known.
     let text = read::content(format!("/proc/{tid}/schedstat")).unwrap_or_default();
     text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }
