@@ -1,4 +1,4 @@
-//! Lines of a mail: ASCII, at most 72 columns whatever the text contains.
+//! Lines of a mail: ASCII, at most 72 columns whatever the text contains, but for a long word of a command line.
 
 use crate::text::{ascii, command_line, fold, printable};
 
@@ -109,45 +109,22 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// A command line that can be pasted into a shell. A line that continues ends in a backslash; the rest of a word that is longer
-/// than a line continues at the first column.
+/// A command line that can be pasted into a shell. Lines break between words only, with a backslash at the end: a word that is
+/// longer than a line makes a longer line.
 pub fn command(words: &[String]) -> String {
-    const MARGIN: &str = "  ";
-    const FURTHER: &str = "    ";
-    let mut lines = vec![MARGIN.to_owned()];
-    for (at, word) in words.iter().enumerate() {
-        let [first, others @ ..] = &quoted(word, WIDTH - FURTHER.len() - 2)[..] else { continue };
+    let mut lines = vec![" ".to_owned()];
+    for word in words {
+        let word = quote(word);
         let line = lines.last_mut().expect("never empty");
-        let gap = if at == 0 { "" } else { " " };
-        if line.len() + gap.len() + first.len() + 2 <= WIDTH {
-            line.push_str(&format!("{gap}{first}"));
+        // The last two columns are for the backslash.
+        if line.len() + 1 + word.len() + 2 <= WIDTH || line.trim().is_empty() {
+            line.push_str(&format!(" {word}"));
         } else {
             line.push_str(" \\");
-            lines.push(format!("{FURTHER}{first}"));
-        }
-        for part in others {
-            lines.last_mut().expect("never empty").push('\\');
-            lines.push(part.clone());
+            lines.push(format!("    {word}"));
         }
     }
     lines.join("\n") + "\n"
-}
-
-/// A word quoted for a shell, in parts of at most `width` columns. The parts must follow each other without a space.
-fn quoted(word: &str, width: usize) -> Vec<String> {
-    let mut parts: Vec<String> = Vec::new();
-    let mut part = String::new();
-    for letter in word.chars() {
-        let longer = format!("{part}{letter}");
-        if !part.is_empty() && quote(&longer).len() > width {
-            parts.push(quote(&part));
-            part = letter.to_string();
-        } else {
-            part = longer;
-        }
-    }
-    parts.push(quote(&part));
-    parts
 }
 
 fn quote(word: &str) -> String {
@@ -168,7 +145,9 @@ mod tests {
         let long = "x".repeat(200);
         let words = ["printf", "%s|", "a b", &long, "it's", &format!("{long} {long}"), "--name=value", "end"];
         let text = command(&words.map(str::to_owned));
-        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        let is_one_word = |line: &str| line.trim_start().trim_end_matches(" \\").contains(&long);
+        assert!(text.lines().all(|line| line.len() <= WIDTH || is_one_word(line)), "{text}");
+        assert!(text.lines().any(|line| line == format!("    {long} \\")), "a word is never broken: {text}");
         let output = Command::new("sh").args(["-c", &text]).output().unwrap();
         let expected: String = words[2..].iter().map(|word| format!("{word}|")).collect();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{text}");
