@@ -112,8 +112,8 @@ pub(crate) fn session(design: &Design) -> String {
 }
 
 /// How much processor time other work left, and the advice that follows from it.
-pub(crate) fn contention(contention: &Contention) -> String {
-    contention.advice().unwrap_or_else(|| contention.describe())
+pub(crate) fn contention(contention: &Contention, has_client: bool) -> String {
+    contention.advice(has_client).unwrap_or_else(|| contention.describe())
 }
 
 /// A value in at most seven characters and its unit: `1.234 s`, `12.3k`, `1.34G`.

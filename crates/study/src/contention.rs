@@ -53,10 +53,14 @@ impl Contention {
         )
     }
 
-    /// The chosen or suggested metric, with the reason; `None` if there is nothing to suggest.
-    pub fn advice(&self) -> Option<String> {
+    /// The chosen or suggested metric, with the reason; `None` if there is nothing to suggest. The CPU time of a server cannot
+    /// replace the wall time of its client, so for `has_client` only the load is named.
+    pub fn advice(&self, has_client: bool) -> Option<String> {
         let seen = self.describe();
         match (self.decides, self.is_high()) {
+            (false, true) if has_client => {
+                Some(format!("{seen}: the wall time of the client varies with that, and so do the intervals"))
+            }
             (true, true) => Some(format!("{seen}: CPU time decides (--primary auto)")),
             (true, false) => Some(format!("{seen}: wall time decides (--primary auto)")),
             (false, true) => {
@@ -92,14 +96,17 @@ mod tests {
 
     #[test]
     fn a_quiet_host_suggests_nothing_and_decides_with_a_reason() {
-        assert_eq!(QUIET.advice(), None);
-        let decided = Contention { decides: true, ..QUIET }.advice().unwrap();
+        assert_eq!(QUIET.advice(false), None);
+        let decided = Contention { decides: true, ..QUIET }.advice(false).unwrap();
         assert!(decided.ends_with("wall time decides (--primary auto)"), "{decided}");
         let loud = Contention { share_ratio: 0.5, busy_cpus: 1.96, runnable_tasks: 4.04, steal_ratio: 0.12, ..QUIET };
         assert_eq!(
-            loud.advice().unwrap(),
+            loud.advice(false).unwrap(),
             "before the first block 2.0 of 2 processors were busy with other work (4.0 runnable tasks, steal 12 %), and a \
              busy loop got 50 % of a processor: CPU time is steadier here than wall time; --primary cpu selects it"
         );
+        let of_client = loud.advice(true).unwrap();
+        assert!(of_client.contains("client varies with that") && !of_client.contains("--primary"), "{of_client}");
+        assert_eq!(QUIET.advice(true), None);
     }
 }

@@ -126,6 +126,7 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
         ("free memory", crate::fragmented::request(design.fragmented)),
         ("session of every run", figure::session(design)),
     ]);
-    facts.extend(design.contention.as_ref().map(|seen| ("processors", figure::contention(seen))));
+    let has_client = comparison.invocation.client.is_some();
+    facts.extend(design.contention.as_ref().map(|seen| ("processors", figure::contention(seen, has_client))));
     list(&facts)
 }

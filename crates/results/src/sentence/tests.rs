@@ -55,6 +55,10 @@ fn an_undecided_sentence_names_the_metric_that_is_steadier() {
         sentence.contains("--blocks 40; the processors were shared, so CPU time is steadier (--primary cpu)"),
         "{sentence}"
     );
+    let mut of_server = comparison.clone();
+    of_server.invocation.client = Some(vec!["client".to_owned()]);
+    let sentence = conclude(&of_server);
+    assert!(sentence.contains("other programs shared the processors") && !sentence.contains("--primary"), "{sentence}");
     comparison.design.contention = Some(study::comparison::Contention { share_ratio: 0.99, ..load });
     assert!(!conclude(&comparison).contains("--primary cpu"));
 }

@@ -67,6 +67,10 @@ impl Conclusion<'_> {
         let is_steadier = design.contention.as_ref().is_some_and(|load| {
             rows::primary(self.comparison) == names::WALL_S && load.steadier_metric() == names::CPU_S
         });
+        let has_client = self.comparison.invocation.client.is_some();
+        if is_steadier && has_client {
+            return "; other programs shared the processors, with which the client's wall time varies";
+        }
         if is_steadier { "; the processors were shared, so CPU time is steadier (--primary cpu)" } else { "" }
     }
 

@@ -3,7 +3,7 @@
 use policy::Granularity;
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::Holding;
-use study::comparison::{Comparison, Contention, Design, Khugepaged};
+use study::comparison::{Comparison, Khugepaged};
 use study::stats::{ArmAnalysis, Outcome, Warning};
 use study::trial::Arm;
 
@@ -53,7 +53,7 @@ pub(crate) fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Note> {
     notes.extend(rows.iter().flat_map(|row| row_notes(row, &comparison.design.primary)));
     notes.extend(of_khugepaged(comparison, rows).map(Note::full));
     notes.extend(of_fragments(comparison, rows).into_iter().map(Note::both));
-    notes.extend(of_processors(&comparison.design).map(Note::full));
+    notes.extend(of_processors(comparison).map(Note::full));
     notes.extend(warnings.iter().filter(|warning| !is_shared(warning)).map(|warning| of_warning(comparison, warning)));
     notes
 }
@@ -100,12 +100,13 @@ fn of_fragments(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
 }
 
 /// Whether each run had a session of its own, and how much processor time other work left.
-fn of_processors(design: &Design) -> impl Iterator<Item = String> {
+fn of_processors(comparison: &Comparison) -> impl Iterator<Item = String> {
+    let Comparison { design, invocation, .. } = comparison;
     let session = design.own_session.as_ref().map(|own| {
         let remedy = own.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
         format!("{}{remedy} (--own-session)", printable(&own.describe()))
     });
-    session.into_iter().chain(design.contention.as_ref().and_then(Contention::advice))
+    session.into_iter().chain(design.contention.as_ref().and_then(|load| load.advice(invocation.client.is_some())))
 }
 
 /// Explains the lines with the tracer's cost.

@@ -9,9 +9,11 @@ use crate::failure::{Failure, report};
 /// How the primary metric, which decides the comparison, is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primary {
-    /// The metric that the user named; if the user named none, wall time without a suggestion to use CPU time (`--server` and
-    /// `--repeat-inside` rule that out).
+    /// The metric that the user named; if the user named none, wall time without a suggestion to use CPU time (`--repeat-inside`
+    /// rules that out).
     Fixed,
+    /// Wall time of a client, which CPU time of its server cannot replace. The load of other programs is only named.
+    OfClient,
     /// Wall time, by default. If CPU time is steadier, a message suggests it.
     Suggested,
     /// CPU time if it is steadier, else wall time.
@@ -36,7 +38,9 @@ impl Primary {
                     .into(),
             )),
             Some(AUTO) => Ok(Primary::Auto),
-            None if measuring.server.is_none() && !is_repeated && !arguments.arm_of_boot => Ok(Primary::Suggested),
+            None if is_repeated || arguments.arm_of_boot => Ok(Primary::Fixed),
+            None if measuring.server.is_some() => Ok(Primary::OfClient),
+            None => Ok(Primary::Suggested),
             _ => Ok(Primary::Fixed),
         }
     }
@@ -45,7 +49,7 @@ impl Primary {
     /// of top weight: its precedence over other programs keeps wall time steady.
     pub fn depends_on_load(self, design: &Design) -> bool {
         let has_precedence = design.own_session == Some(OwnSession::TopWeight);
-        self == Primary::Auto || (self == Primary::Suggested && !has_precedence)
+        self == Primary::Auto || (self != Primary::Fixed && !has_precedence)
     }
 
     /// Records the load of other programs in the design, sets the primary metric for `auto`, and reports the choice or
@@ -55,7 +59,7 @@ impl Primary {
         if load.decides {
             load.steadier_metric().clone_into(&mut design.primary);
         }
-        if let Some(advice) = load.advice() {
+        if let Some(advice) = load.advice(self == Primary::OfClient) {
             report(format_args!("pagelab: {advice}{}", own_session_hint(design, &load)));
         }
         design.contention = Some(load);
@@ -118,9 +122,11 @@ mod tests {
         assert_eq!(of(&["--metric", "a_s=([0-9])"]).unwrap(), Primary::Suggested);
         assert_eq!(of(&["--primary", "auto"]).unwrap(), Primary::Auto);
         assert_eq!(of(&["--primary", "auto", "--metric", "a_s=([0-9])"]).unwrap(), Primary::Auto);
-        for fixed in [&["--primary", "wall"][..], &["--server", "a", "--ready", "b"]] {
+        let server = &["--server", "a", "--ready", "b"];
+        for fixed in [&["--primary", "wall"][..], &[&["--primary", "wall"][..], server].concat()] {
             assert_eq!(of(fixed).unwrap(), Primary::Fixed, "{fixed:?}");
         }
+        assert_eq!(of(server).unwrap(), Primary::OfClient);
         for refused in [&["--server", "a", "--ready", "b"][..], &["--arm-of-boot"]] {
             assert!(of(&[&["--primary", "auto"], refused].concat()).is_err(), "{refused:?}");
         }
