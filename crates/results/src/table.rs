@@ -5,8 +5,10 @@ pub(crate) mod notes;
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
+use policy::{Granularity, Policy};
 use study::comparison::Comparison;
 use study::metric::{Metric, names};
+use study::trial::Arm;
 
 use crate::figure::{self, Change};
 use crate::rows::{self, Row};
@@ -48,14 +50,43 @@ pub fn render(comparison: &Comparison, width: usize) -> String {
     } else {
         table(comparison, &rows, width, &metrics)
     };
+    let legend = legend(comparison, &rows, &metrics);
     let mut text = table.unwrap_or_else(|| paragraphs(comparison, &rows, width, metrics));
     let notes = notes(comparison, &rows);
-    text.push_str(if notes.is_empty() { "" } else { "\n" });
-    for line in notes.iter().flat_map(|note| &note.full) {
+    text.push_str(if notes.is_empty() && legend.is_empty() { "" } else { "\n" });
+    for line in legend.iter().chain(notes.iter().flat_map(|note| &note.full)) {
         text.push_str(&fold(line, width, 4));
         text.push('\n');
     }
     text
+}
+
+/// What the table does not say about its own columns and rows.
+fn legend(comparison: &Comparison, rows: &[Row<'_>], metrics: &[Metric]) -> Vec<String> {
+    let has_change = rows.iter().any(|row| metrics.iter().any(|metric| row.effect(&metric.name).is_some()));
+    let typical =
+        has_change.then(|| "typical: the baseline's median; in other rows, that median times the change".to_owned());
+    let has_trials = |row: &&Row<'_>| metrics.iter().any(|metric| row.typical(&metric.name).is_some());
+    let is_inspected =
+        |row: &Row<'_>| [names::PEAK_RESIDENT_BYTES, names::TRACER_S].iter().any(|name| row.typical(name).is_some());
+    let mut measured = rows.iter().filter(has_trials).peekable();
+    let is_untraced = measured.peek().is_some() && !measured.any(is_inspected);
+    let memory = is_untraced.then(|| {
+        "memory and page tables: not known, because these runs had no tracer, which reads them before a process ends".to_owned()
+    });
+    let mut sizes: Vec<String> = comparison.design.arms.iter().filter_map(mthp_size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let others = (sizes.len() == 1).then(|| {
+        format!("{} is one mTHP size of several: pagelab list policies names them, and -p compares them", sizes[0])
+    });
+    typical.into_iter().chain(memory).chain(others).collect()
+}
+
+/// `mthp-64k`, if the arm asks for an mTHP size.
+fn mthp_size(arm: &Arm) -> Option<String> {
+    let is_mthp = matches!(arm.policy.granularity, Granularity::Mthp(_));
+    is_mthp.then(|| Policy::plain(arm.policy.granularity).to_string())
 }
 
 /// The headline metrics, followed by user time and system time.

@@ -216,3 +216,19 @@ fn a_comparison_that_has_hardly_begun_has_a_table() {
     let text = render(&sample::empty(), 100);
     assert!(text.contains("not measured") && text.contains("unsupported"), "{text}");
 }
+
+#[test]
+fn the_full_table_says_what_its_own_columns_and_rows_leave_open() {
+    let text = render(&sample::comparison(), 200);
+    assert!(text.contains("typical: the baseline's median; in other rows, that median times the change"), "{text}");
+    assert!(text.contains("mthp-64k is one mTHP size of several"), "{text}");
+    assert!(!text.contains("memory and page tables: not known"), "{text}");
+    let mut untraced = sample::comparison();
+    for record in &mut untraced.trials {
+        record.observations.retain(|one| {
+            ![names::TRACER_S, names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BYTES].contains(&one.metric.as_str())
+        });
+    }
+    sample::analyse(&mut untraced);
+    assert!(render(&untraced, 200).contains("memory and page tables: not known"));
+}
