@@ -229,7 +229,12 @@ fn comparisons(store: Option<&Path>) -> Result<(String, Value), Failure> {
         [summary.id.to_string(), summary.trials.to_string(), ended, summary.arms.join(" "), command]
     });
     let table = plain(["number", "trials", "ended", "policies", "command"], rows, terminal_width());
-    Ok((format!("{table}\n\npagelab show NUMBER shows one of them"), document))
+    Ok((
+        format!(
+            "{table}\n\npagelab show NUMBER shows one of them. Trials are those of policies; progress counts control runs too"
+        ),
+        document,
+    ))
 }
 
 fn summary_document(summary: &Summary) -> Value {
