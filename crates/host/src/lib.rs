@@ -49,7 +49,7 @@ pub use charges::{charges, memory_group};
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 pub use hugetlb_groups::HugetlbGroups;
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
-pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
+pub use leaseholder::{LEASE_DIRECTORY, changed_settings, leaseholder};
 pub use memory_groups::MemoryGroups;
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};

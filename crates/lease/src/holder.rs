@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use host::if_exists;
+use policy::inspect::ChangedSetting;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of characters kept of a command line.
@@ -27,6 +28,9 @@ pub struct Holder {
     /// Number of processes that were already waiting for the lock before the caller, and still are.
     #[serde(skip)]
     pub in_front: usize,
+    /// The settings that now differ from the host's own, where the caller wants them to be named.
+    #[serde(skip)]
+    pub changed: Vec<ChangedSetting>,
 }
 
 impl Holder {
@@ -36,7 +40,15 @@ impl Holder {
         let command: String = words.join(" ").chars().take(MAX_COMMAND_CHARS).collect();
         let pid = std::process::id() as i32;
         let start_ticks = start_ticks(pid)?.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Holder { pid, start_ticks, command, since_unix_s: now_unix_s(), sharing: 0, in_front: 0 })
+        Ok(Holder {
+            pid,
+            start_ticks,
+            command,
+            since_unix_s: now_unix_s(),
+            sharing: 0,
+            in_front: 0,
+            changed: Vec::new(),
+        })
     }
 
     /// A process that shares the lock and has recorded nothing: its start time is used as the time at which it took the lock.
@@ -53,12 +65,20 @@ impl Holder {
         let age_s = (uptime_s - start_ticks as f64 / ticks_a_second as f64).max(0.0) as u64;
         let command = words.chars().take(MAX_COMMAND_CHARS).collect();
         let since_unix_s = now_unix_s().saturating_sub(age_s);
-        Ok(Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0, in_front: 0 }))
+        Ok(Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0, in_front: 0, changed: Vec::new() }))
     }
 
     /// A holder that has not recorded its identity.
     pub(super) fn unknown() -> Holder {
-        Holder { pid: 0, start_ticks: 0, command: String::new(), since_unix_s: now_unix_s(), sharing: 0, in_front: 0 }
+        Holder {
+            pid: 0,
+            start_ticks: 0,
+            command: String::new(),
+            since_unix_s: now_unix_s(),
+            sharing: 0,
+            in_front: 0,
+            changed: Vec::new(),
+        }
     }
 
     /// Whether the process still runs. It may be gone while its watchdog, which also holds the lock, restores the settings. If
@@ -76,11 +96,14 @@ impl Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Holder { pid, command, .. } = self;
-        let seconds = self.age().as_secs();
+        let age = match self.age().as_secs() {
+            seconds @ 0..120 => format!("{seconds} s"),
+            seconds => format!("{} min", seconds / 60),
+        };
         match pid {
             0 => write!(f, "by another process (its name is not recorded yet)")?,
             _ if self.is_running() => {
-                write!(f, "by process {pid} (`{command}`), which took it {seconds} s ago")?;
+                write!(f, "by process {pid} (`{command}`), which has held it for {age}")?;
                 match self.sharing {
                     0 => {}
                     1 => write!(f, ", and one more")?,
@@ -88,6 +111,9 @@ impl fmt::Display for Holder {
                 }
             }
             _ => write!(f, "by process {pid} (`{command}`), which is gone; its watchdog is putting them back")?,
+        }
+        if let Some(changed) = ChangedSetting::describe(&self.changed) {
+            write!(f, "; {changed}")?;
         }
         match self.in_front {
             0 => Ok(()),
@@ -132,9 +158,12 @@ mod tests {
         let text = holder.to_string();
         assert!(
             text.contains(&holder.pid.to_string())
-                && (text.contains("took it 0 s ago") || text.contains("took it 1 s ago")),
+                && (text.contains("has held it for 0 s") || text.contains("has held it for 1 s")),
             "{text}"
         );
+        let own = || ChangedSetting { path: "/a".into(), now: "always".into(), own: "never".into() };
+        let long = Holder { since_unix_s: holder.since_unix_s - 700, changed: vec![own()], ..holder.clone() };
+        assert!(long.to_string().ends_with("which has held it for 11 min; /a is always (own value: never)"), "{long}");
         holder.start_ticks += 1;
         assert!(!holder.is_running() && holder.to_string().contains("which is gone"));
     }

@@ -60,7 +60,7 @@ impl Lock {
             };
             let holder = Holder { in_front, ..holder };
             if start.elapsed() >= patience {
-                return Err(LeaseError::Held { holder });
+                return Err(LeaseError::Held { holder: Holder { changed: host::changed_settings(), ..holder } });
             }
             if !on_wait(&holder, start.elapsed()) {
                 return Err(LeaseError::Interrupted { holder });

@@ -245,6 +245,7 @@ fn wait<T>(
     let mut next = Duration::ZERO;
     take(&mut |holder: &Holder, waited| {
         if waited >= next {
+            let holder = Holder { changed: host::changed_settings(), ..holder.clone() };
             on_wait(&holder.to_string(), patience.saturating_sub(waited));
             next = waited + REPORT_INTERVAL;
         }

@@ -95,6 +95,7 @@ impl Inspector {
             counters: counters.iter().map(|(name, value)| (name.to_string(), value)).collect(),
             counted_since: Since::Boot,
             leaseholder: if self.host.is_live() { host::leaseholder() } else { None },
+            changed_settings: if self.host.is_live() { host::changed_settings() } else { Vec::new() },
         })
     }
 

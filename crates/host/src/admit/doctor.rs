@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 
 use policy::hugetlb::{HugetlbLimit, HugetlbLimits, Limited};
+use policy::inspect::ChangedSetting;
 use policy::remedy::{Change, describe};
 use policy::size::{PageSize, format_bytes};
 use policy::{Granularity, Modifier, Policy};
@@ -13,7 +14,7 @@ use study::machine::State;
 use crate::absence::is_absence;
 use crate::absent;
 use crate::read::HostError;
-use crate::{Host, KernelVersion, PtraceLimit, THP};
+use crate::{Host, KernelVersion, PtraceLimit, THP, changed_settings, leaseholder};
 
 use super::{Privilege, Terms, lower};
 
@@ -261,6 +262,10 @@ fn hidden(host: &Host) -> Result<Fact, HostError> {
 }
 
 fn writable(host: &Host, terms: &Terms) -> Result<Fact, HostError> {
+    if let Some(holder) = host.is_live().then(leaseholder).flatten() {
+        let changed = ChangedSetting::describe(&changed_settings()).map(|what| format!("; {what}")).unwrap_or_default();
+        return Ok(limited(SETTINGS, "leased", format!("by {holder}, which puts them back when it ends{changed}")));
+    }
     Ok(match (host.is_read_only(THP)?, terms.privilege) {
         (true, _) => limited(SETTINGS, "read-only", "sysfs is mounted read-only (a container?): run outside of it"),
         (false, Privilege::Root) => good(SETTINGS, "writable", "leased while pagelab measures, then put back"),

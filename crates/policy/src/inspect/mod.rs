@@ -51,7 +51,7 @@ pub use region::{Explained, Region};
 pub use region_memory::{BelowTarget, Benefit, RegionBounds, RegionMemory, TlbRuns, Window};
 pub use second_stage::{SecondStage, Statistics};
 pub use summary::{Summary, explained};
-pub use supply::{Fallbacks, Pool, Since, Supply};
+pub use supply::{ChangedSetting, Fallbacks, Pool, Since, Supply};
 pub use totals::Totals;
 pub use vma::{FileSystem, SmapsInfo, VmFlags, VmaFacts, VmaPart};
 

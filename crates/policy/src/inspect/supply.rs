@@ -25,6 +25,36 @@ pub struct Supply {
     pub counted_since: Since,
     /// Another pagelab that has leased system settings; the host's own may differ from `settings`.
     pub leaseholder: Option<String>,
+    /// The leased settings that now differ from the host's own. Only root can know them.
+    pub changed_settings: Vec<ChangedSetting>,
+}
+
+/// A leased setting with another value than the host's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedSetting {
+    /// Its file.
+    pub path: String,
+    /// The value in force.
+    pub now: String,
+    /// The value before the lease, which it gets back.
+    pub own: String,
+}
+
+impl ChangedSetting {
+    /// `/sys/…/enabled is always (own value: madvise), and 3 other settings differ`; `None` for no settings.
+    pub fn describe(settings: &[ChangedSetting]) -> Option<String> {
+        /// A policy of one mTHP size changes the setting of every size.
+        const SHOWN: usize = 3;
+        let shown = settings.iter().take(SHOWN);
+        let mut parts: Vec<String> =
+            shown.map(|ChangedSetting { path, now, own }| format!("{path} is {now} (own value: {own})")).collect();
+        match settings.len().saturating_sub(SHOWN) {
+            0 => {}
+            1 => parts.push("1 other setting differs".to_owned()),
+            others => parts.push(format!("{others} other settings differ")),
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
 }
 
 /// Faults that did not get a folio of a size.

@@ -4,8 +4,8 @@ use policy::cause::Cause;
 use policy::held_files::FilesWithMemory;
 use policy::hugetlb::{HugetlbLimit, Limited, RefusedRequest};
 use policy::inspect::{
-    BasePageSupport, Explained, Inspection, Jemalloc, Pool, Process, Region, SecondStage, Since, Summary, Supply,
-    ThpMode, Totals, Visibility,
+    BasePageSupport, ChangedSetting, Explained, Inspection, Jemalloc, Pool, Process, Region, SecondStage, Since,
+    Summary, Supply, ThpMode, Totals, Visibility,
 };
 use policy::remedy::Remedy;
 use policy::size::PageSize;
@@ -155,6 +155,9 @@ fn framed(supply: &Supply, sight: Option<Visibility>, processes: Vec<Value>) -> 
                 Since::Command => "command",
             },
             "leaseholder": supply.leaseholder,
+            "changed_settings": supply.changed_settings.iter().map(|ChangedSetting { path, now, own }| {
+                json!({ "path": path, "now": now, "own": own })
+            }).collect::<Vec<_>>(),
         },
         "processes": processes,
     })
