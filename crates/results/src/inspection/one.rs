@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use policy::cause::Cause;
 use policy::census::{Backing, Census};
-use policy::inspect::{BasePageSupport, Contents, Inspection, Jemalloc, Kind, ThpMode};
+use policy::inspect::{BasePageSupport, ChangedSetting, Contents, Inspection, Jemalloc, Kind, ThpMode};
 use policy::judge::THP;
 use policy::size::format_bytes;
 
@@ -85,8 +85,10 @@ fn remarks(inspection: &Inspection) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(holder) = &inspection.supply.leaseholder {
         let holder = printable(holder);
+        let changed = ChangedSetting::describe(&inspection.supply.changed_settings);
+        let changed = changed.map(|what| format!("; {}", printable(&what))).unwrap_or_default();
         lines.push(format!(
-            "  the settings are those of {holder}: causes and remedies are about them, not about the host's own"
+            "  the settings are those of {holder}: causes and remedies are about them, not about the host's own{changed}"
         ));
     }
     if about.thp == ThpMode::Disabled {
@@ -120,7 +122,10 @@ fn of_contents(contents: &Contents) -> String {
         0 => String::new(),
         bytes => format!("; {} were not read", format_bytes(bytes)),
     };
-    format!("  contents: {zero} of {read} in large pages hold only zeros, which shrink_underused could return{unread}")
+    format!(
+        "  contents: {zero} of {read} in large pages hold only zeros, which shrink_underused could return{unread} (large pages: leaves \
+         and whole folios above the base page)"
+    )
 }
 
 /// The sum over all regions of one kind.
@@ -248,6 +253,10 @@ fn base_pages(inspection: &Inspection, width: usize) -> String {
 }
 
 fn sight(inspection: &Inspection, width: usize) -> String {
-    let lines = inspection.sight.describe().into_iter().map(|line| fold(&format!("  {line}"), width, 4));
+    /// What distinguishes the one total of this output from those of the kernel.
+    const RESIDENT: &str = "resident: present pages, hugetlb pages included (VmRSS and VmHWM in /proc/PID/status leave those out); a \
+                            page that others share counts as a whole (Pss in smaps divides it)";
+    let lines = inspection.sight.describe().into_iter().chain([RESIDENT.to_owned()]);
+    let lines = lines.map(|line| fold(&format!("  {line}"), width, 4));
     std::iter::once("how this was seen".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
