@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::compare::DEFAULT_MAX_TIME;
 use crate::failure::report;
 use crate::short;
 
@@ -21,7 +22,53 @@ pub fn report_lease_holder(holder: &str, left: Duration) {
     *last = Some(Instant::now());
     let holder = results::printable(holder);
     let left = short::seconds(left.as_secs_f64());
+    let limit = time_limit(&holder).map(|limit| format!("; it begins no block after {limit} (its --max-time)"));
+    let limit = limit.unwrap_or_default();
     report(format_args!(
-        "pagelab: waiting for the lease on system settings, held {holder}; gives up in {left} (--wait)"
+        "pagelab: waiting for the lease on system settings, held {holder}{limit}; gives up in {left} (--wait)"
     ));
+}
+
+/// `--max-time` of a comparison, from the description of a holder, which has the start of its command line. `None` for other
+/// verbs, and where the option may have been cut off.
+fn time_limit(holder: &str) -> Option<String> {
+    let command = holder.split('`').nth(1)?;
+    let mut words = command.split(' ').skip(1);
+    if words.next()? != "compare" {
+        return None;
+    }
+    let (own, is_whole) = match command.split_once(" -- ") {
+        Some((own, _)) => (own, true),
+        None => (command, false),
+    };
+    let mut words = own.split(' ');
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--max-time") {
+            Some("") => return words.next().map(str::to_owned),
+            Some(value) => return value.strip_prefix('=').map(str::to_owned),
+            None => {}
+        }
+    }
+    is_whole.then(|| DEFAULT_MAX_TIME.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_limit_of_a_comparison_is_known_from_its_command_line() {
+        for (command, expected) in [
+            ("pagelab compare --max-time 3m -p thp -- sort", Some("3m")),
+            ("pagelab compare --max-time=90s sort", Some("90s")),
+            ("pagelab compare -p thp -- sort --max-time 5m", Some("10m")),
+            ("pagelab compare -p thp", None),
+            ("pagelab exec -p thp -- compare --max-time 3m", None),
+            ("pagelab", None),
+        ] {
+            let holder = format!("by process 7 (`{command}`), which has held it for 5 s");
+            assert_eq!(time_limit(&holder).as_deref(), expected, "{command}");
+        }
+        assert_eq!(time_limit("by another process (its name is not recorded yet)"), None);
+    }
 }

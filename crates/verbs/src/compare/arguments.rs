@@ -22,12 +22,16 @@ use crate::words::{
     parse_variable,
 };
 
+/// The default of `--max-time`.
+pub const DEFAULT_MAX_TIME: &str = "10m";
+
 /// Arguments of `pagelab compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
     /// A policy, for example base, mthp-64k, thp, hugetlb-2m, thp+no-guards; repeat it, or separate
     /// several by commas. The first is the baseline unless `default` is among them; one alone is compared
-    /// with `default`. Without it: every policy that makes sense here
+    /// with `default`. Without it: every policy that makes sense here, of the mTHP sizes 64K alone (`pagelab list policies`
+    /// has the others)
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policies: Vec<Policy>,
     /// The policy that the others are compared with
@@ -105,8 +109,10 @@ pub struct Stopping {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub min_blocks: Option<u32>,
     /// Begin no block after this long, counted from the first trial: 90s, 10m, 1h. Without one complete block there is no
-    /// result (exit code 4). Waiting for another pagelab (--wait) and the advice at the end come on top
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    /// result (exit code 4). Waiting for another pagelab (--wait) and the advice at the end come on top. With --kernel
+    /// it limits each boot, without the booting, by the guest's clock, which counts instructions with --icount; --guest-time
+    /// limits a boot by this host's clock
+    #[arg(long, value_name = "TIME", default_value = DEFAULT_MAX_TIME, value_parser = parse_duration)]
     pub max_time: f64,
     /// End a trial that takes longer, with all processes that it started. Its policy becomes a row `too slow` and is
     /// not run again. If the baseline is too slow, there is no result (exit code 4). The limit applies to --prepare
@@ -251,7 +257,8 @@ pub struct Keeping {
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
     /// Exit with 5 unless the memory of every policy but the baseline meets this in each of its trials, for example
-    /// large>=95%, 64K>=80% (pages of 64K or larger) or thp:large>=95% for one policy. It may be given several times
+    /// large>=95% (mapped by page-table entries above the base page), 64K>=80% (in folios of 64K or larger, whatever entries map
+    /// them) or thp:large>=95% for one policy. It may be given several times
     #[arg(long, value_name = "[POLICY:]REQUIREMENT", conflicts_with = "arm_of_boot")]
     pub require: Vec<ArmRequirement>,
 }
