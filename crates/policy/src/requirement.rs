@@ -37,7 +37,7 @@ pub enum Scope {
 /// The figure that a requirement compares with an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// `large`: memory that page-table entries larger than base pages map.
+    /// `large`: memory that page-table entries larger than base pages map. Folios that base-page entries map do not count.
     Large,
     /// A page size: memory in pages of at least this size. For PMD size and above, the size of the page-table entry counts;
     /// below that, the size of the folio, if the process maps the whole folio.
@@ -67,8 +67,9 @@ pub enum Amount {
 /// The text is not a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no requirement: {1}; expected [guest:|all:]FIGURE>=AMOUNT or <=AMOUNT, with `large`, `could-be-larger` or a page size as \
-     figure, and per cent or bytes as amount: large>=95%, 2M>=80%, guest:large>=95%, could-be-larger<=64M"
+    "{0:?} is no requirement: {1}; expected [guest:|all:]FIGURE>=AMOUNT or <=AMOUNT, with `large` (page-table entries above the base \
+     page), `could-be-larger` or a page size (below the PMD size: folios of it) as figure, and per cent or bytes as amount: large>=95%, \
+     2M>=80%, guest:large>=95%, could-be-larger<=64M"
 )]
 pub struct RequirementError(String, String);
 

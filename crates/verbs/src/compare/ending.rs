@@ -3,6 +3,7 @@
 use platform::Blame;
 use study::comparison::{Admission, Comparison, Ended};
 use study::control::Role;
+use study::guest::kernel_of;
 use study::stats::boots::MeasuredBoots;
 use study::stats::{Analysis, Outcome};
 use study::trial::Arm;
@@ -18,11 +19,13 @@ pub fn exit(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
     match &comparison.ended {
         Ended::Failed { message } => Err(failed(message.clone() + &stored(comparison), blame)),
         Ended::TooSlow { message } => Err(Failure::NoResult(message.clone() + &stored(comparison))),
-        Ended::Time if comparison.analysis.is_none() && MeasuredBoots::of(comparison).is_none() => Err(Failure::NoResult(
-            "there is no result: the time was up before the first block that counts was complete; give more time with \
-             --max-time"
-                .into(),
-        )),
+        Ended::Time if comparison.analysis.is_none() && MeasuredBoots::of(comparison).is_none() => {
+            let of_guest = if kernel_of(&comparison.machine).is_some() { ", which the guest's clock measures" } else { "" };
+            Err(Failure::NoResult(format!(
+                "there is no result: the time was up before the first block that counts was complete; give more time with \
+                 --max-time{of_guest}"
+            )))
+        }
         Ended::Interrupted => Err(Failure::Interrupted(signals::arrived().unwrap_or(signals::CAUGHT[0]))),
         Ended::NothingAdmitted => Err(nothing_admitted(comparison)),
         _ if comparison.analysis.as_ref().is_some_and(has_wrong_answer) => {

@@ -33,7 +33,7 @@ pub struct Guests {
     /// fewest that can show a difference, four for two kernels
     #[arg(long, value_name = "N", requires = "kernels", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub boots: Option<u32>,
-    /// End a guest that takes longer, and keep its console log next to the store. Default: 1h
+    /// End a guest that takes longer by this host's clock, booting included, and keep its console log next to the store. Default: 1h
     #[arg(long, value_name = "TIME", requires = "kernels", value_parser = parse_duration)]
     pub guest_time: Option<f64>,
     /// Print plain text in 72 columns instead of the tables, for kernel mailing lists

@@ -29,7 +29,8 @@ pub struct Show {
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
     /// Exit with 5 unless the memory of every policy but the baseline meets this in each of its trials, for example
-    /// large>=95%, 64K>=80% (pages of 64K or larger) or thp:large>=95% for one policy. It may be given several times
+    /// large>=95% (mapped by page-table entries above the base page), 64K>=80% (in folios of 64K or larger, whatever entries map
+    /// them) or thp:large>=95% for one policy. It may be given several times
     #[arg(long, value_name = "[POLICY:]REQUIREMENT", conflicts_with = "mail")]
     require: Vec<ArmRequirement>,
     #[command(flatten)]
