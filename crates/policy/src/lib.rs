@@ -16,6 +16,7 @@ pub mod decide;
 mod direct_map_leaves;
 pub mod extent;
 pub mod file_folios;
+pub mod first_touch;
 pub mod guards;
 pub mod heap;
 pub mod held_files;

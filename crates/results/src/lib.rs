@@ -44,6 +44,7 @@ pub mod writer;
 mod collapses;
 pub mod explained;
 mod figure;
+pub mod first_touch;
 mod fragmented;
 mod openmetrics;
 mod rows;

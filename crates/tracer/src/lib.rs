@@ -6,7 +6,7 @@
 //!
 //! * Data and pure functions: `registers`, `filter`, `own_filter`, `pace` and `rewriting`.
 //! * Inspection: `freed_ranges` finds the memory that a call is about to free, with `advised_ranges` (process_madvise) and
-//!   `segment` (shmat). A `witness` inspects it.
+//!   `segment` (shmat). A `witness` inspects it. `observed_mappings` are the calls that it sees after they are made.
 //! * Kernel interface: `ptrace`, `paused` and `launch`; `permission` checks whether tracing is allowed, and `refusal`
 //!   explains a failed exec.
 //! * Tree: `event_loop` follows it, `tasks` and `parentage` describe its tasks, `after_root` tracks processes that outlive the
@@ -38,6 +38,7 @@ mod freed_ranges;
 mod hugetlb;
 mod interrupted;
 mod launch;
+mod observed_mappings;
 mod own_filter;
 mod pace;
 mod parentage;
@@ -70,11 +71,12 @@ pub use event_loop::run;
 pub use freed_ranges::InspectedRemovals;
 pub use launch::{Launch, LaunchError, resolve};
 pub use pace::Pace;
+pub use parentage::process_of;
 pub use permission::try_tracing;
 pub use refusal::Refusal;
 pub use rewriting::Rewriting;
 pub use supervised::Supervised;
 pub use untraced::run_untraced;
-pub use witness::{WindowRange, Witness};
+pub use witness::{Caller, MappingCall, ObservedMappings, WindowRange, Witness};
 
 pub use crate::user::User;

@@ -4,6 +4,7 @@ use std::io;
 
 use super::ptrace::{self, Stop, Tid};
 use super::registers::{NATIVE, Registers};
+use super::witness::Caller;
 use crate::subreaper;
 
 /// Why an operation on a paused task could not be completed.
@@ -126,6 +127,18 @@ impl Paused {
     /// The instruction pointer, as a seccomp filter sees it.
     pub fn instruction_pointer(&self) -> u64 {
         self.registers.words[NATIVE.instruction]
+    }
+
+    /// The registers of the program at the call, without its stack.
+    pub fn caller(&self) -> Caller {
+        let words = &self.registers.words;
+        Caller {
+            instruction: words[NATIVE.instruction],
+            stack: words[NATIVE.stack],
+            frame: words[NATIVE.frame],
+            link: NATIVE.link.map_or(0, |at| words[at]),
+            stack_bytes: Vec::new(),
+        }
     }
 
     /// Lets the task make the call at which it stopped. The result is negative for an error.

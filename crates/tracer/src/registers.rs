@@ -19,6 +19,10 @@ pub struct Layout {
     pub instruction: usize,
     /// Bytes of the system call instruction.
     pub instruction_bytes: u64,
+    /// The stack pointer, the frame pointer, and the register that holds the return address at a call, if there is one.
+    pub stack: usize,
+    pub frame: usize,
+    pub link: Option<usize>,
     /// Whether the first argument is in its register at the entry stop and can be changed there. riscv64 keeps it in
     /// `orig_a0`, which is not in the register set (arch/riscv/include/uapi/asm/ptrace.h); newer kernels put -ENOSYS
     /// into the register (`do_trap_ecall_u`, arch/riscv/kernel/traps.c).
@@ -39,6 +43,9 @@ pub const X86_64: Layout = Layout {
     number: 10,
     instruction: 16,
     instruction_bytes: 2,
+    stack: 19,
+    frame: 4,
+    link: None,
     first_argument_at_entry: true,
     audit_arch: 0xc000_003e,
     // i386, and x32: arch/x86/entry/syscalls, `__X32_SYSCALL_BIT`.
@@ -55,6 +62,9 @@ pub const AARCH64: Layout = Layout {
     number: 8,
     instruction: 32,
     instruction_bytes: 4,
+    stack: 31,
+    frame: 29,
+    link: Some(30),
     first_argument_at_entry: true,
     audit_arch: 0xc000_00b7,
     // arm: arch/arm64/tools/syscall_32.tbl.
@@ -71,6 +81,9 @@ pub const RISCV64: Layout = Layout {
     number: 17,
     instruction: 0,
     instruction_bytes: 4,
+    stack: 2,
+    frame: 8,
+    link: Some(1),
     first_argument_at_entry: false,
     audit_arch: 0xc000_00f3,
     // rv32: include/uapi/asm-generic/unistd.h.

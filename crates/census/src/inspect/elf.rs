@@ -2,12 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
-
-use nix::fcntl::OFlag;
-use nix::sys::stat::Mode;
+use std::os::unix::fs::FileExt;
 
 /// The most sections that are searched.
 const MAX_SECTIONS: usize = 4096;
@@ -23,19 +18,6 @@ pub struct Section {
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-}
-
-/// Opens a regular file; `None` for anything else, and for a file with another inode number if `inode` is given. The path may
-/// belong to another user, who can replace the file at any time: the file that was checked is opened through its descriptor,
-/// and never a device or pipe.
-#[expect(clippy::disallowed_methods, reason = "O_PATH opens nothing, and the second open only reads")]
-pub fn open(path: &Path, inode: Option<u64>) -> io::Result<Option<File>> {
-    let found = File::from(nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?);
-    let about = found.metadata()?;
-    if !about.is_file() || inode.is_some_and(|inode| about.ino() != inode) {
-        return Ok(None);
-    }
-    File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map(Some)
 }
 
 /// Whether a 64-bit little-endian program has a section of this name; `None` where the file is something else, or ends early.

@@ -39,11 +39,11 @@ const TRIPLETS: [&str; 4] = ["", "x86_64-linux-gnu", "aarch64-linux-gnu", "riscv
 /// The jemalloc in a program, or else in the shared library that the program names in `.dynstr`, searched below `root`.
 pub fn of_program(program: &Path, root: Option<&Path>) -> Option<Jemalloc> {
     let in_file = |path: &Path| {
-        let built_for = of(&elf::open(path, None).ok()??).ok()??;
+        let built_for = of(&host::open_regular(path, None).ok()??).ok()??;
         Some(Jemalloc { file: path.display().to_string(), built_for })
     };
     let library = || {
-        let name = needed(&elf::open(program, None).ok()??)?;
+        let name = needed(&host::open_regular(program, None).ok()??)?;
         let directories =
             DIRECTORIES.iter().flat_map(|directory| TRIPLETS.map(|triplet| Path::new(directory).join(triplet)));
         let paths = directories.map(|directory| root.unwrap_or(Path::new("/")).join(directory).join(&name));

@@ -111,7 +111,7 @@ impl<'a> Live<'a> {
     /// Opens the program of the process; `None` if it has none.
     fn program_file(&self) -> io::Result<Option<File>> {
         let exe = Path::new("/proc").join(self.pid.to_string()).join("exe");
-        Ok(if_exists(elf::open(&exe, None))?.flatten())
+        Ok(if_exists(host::open_regular(&exe, None))?.flatten())
     }
 
     /// Opens the files that are mapped as code, except the program. A file that was replaced, or is not visible here, is left
@@ -124,7 +124,7 @@ impl<'a> Live<'a> {
         let mut seen = HashSet::from([program.metadata()?.ino()]);
         let is_code = |vma: &&VmaFacts| vma.inode != 0 && vma.protection & prot::EXEC != 0;
         let opened = |vma: &'b VmaFacts| {
-            let opened = if_exists(elf::open(Path::new(&self.in_root(&vma.name)), Some(vma.inode)));
+            let opened = if_exists(host::open_regular(Path::new(&self.in_root(&vma.name)), Some(vma.inode)));
             opened.map(|file| file.flatten().map(|file| (vma, file))).transpose()
         };
         Ok(vmas.iter().filter(is_code).filter(move |vma| seen.insert(vma.inode)).filter_map(opened))

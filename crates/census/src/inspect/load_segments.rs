@@ -33,7 +33,7 @@ pub fn of(file: &File) -> io::Result<Option<Loaded>> {
 
 /// As [`of`], for the regular file at a path.
 fn of_path(path: &Path) -> io::Result<Option<Loaded>> {
-    elf::open(path, None)?.map_or(Ok(None), |file| of(&file))
+    host::open_regular(path, None)?.map_or(Ok(None), |file| of(&file))
 }
 
 /// The largest base page size with which a program and its dynamic linker, below `root`, can be mapped; `None` where that is not
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn finds_no_segments_in_foreign_or_non_elf_files() {
         assert_eq!(of_path(Path::new("/proc/self/cmdline")).unwrap(), None);
-        assert!(elf::open(Path::new("/proc/self/exe"), Some(1)).unwrap().is_none());
+        assert!(host::open_regular(Path::new("/proc/self/exe"), Some(1)).unwrap().is_none());
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("program");
         let whole = std::fs::read("/proc/self/exe").unwrap();

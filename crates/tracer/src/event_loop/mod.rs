@@ -17,6 +17,7 @@ use super::ended::{Ended, InspectionTimes, Usage};
 use super::filter::{self, Watch};
 use super::freed_ranges;
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
+use super::observed_mappings;
 use super::pace::Served;
 use super::paused::PauseError;
 use super::ptrace::{self, Stop, Tid};
@@ -43,6 +44,8 @@ struct Tree<'a> {
     rewriting: &'a Rewriting,
     /// The calls that stop because of the policy.
     policy_watches: Vec<Watch>,
+    /// The calls that the witness sees after they are made, unless they stop because of the policy.
+    mapping_watches: Vec<Watch>,
     witness: Option<&'a mut dyn Witness>,
     tasks: Tasks,
     /// Tasks that stopped before the event that announces them.
@@ -84,7 +87,10 @@ pub fn run<'a>(
         .as_ref()
         .map(|witness| freed_ranges::watches(witness.inspected_removals(), &policy_watches))
         .unwrap_or_default();
-    let watches = [policy_watches.clone(), witness_watches, refused_requests::watches()].concat();
+    let observed = witness.as_ref().map(|witness| witness.observed_mappings()).unwrap_or_default();
+    let mapping_watches = observed_mappings::watches(observed);
+    let watches =
+        [policy_watches.clone(), witness_watches, mapping_watches.clone(), refused_requests::watches()].concat();
     ptrace::discard_collected();
     let (stops, thp) = (ptrace::stops(), ThpSetting::of(launch, rewriting));
     let (subreaper, mut started) = launch::start(launch, filter::program(&watches), thp)?;
@@ -93,6 +99,7 @@ pub fn run<'a>(
     }
     signals::forward_to_subreaper(subreaper.process());
     let mut tree = Tree::new(started.tid, subreaper, rewriting, policy_watches, witness);
+    tree.mapping_watches = mapping_watches;
     signals::forward_in_session(started.tid, started.session);
     let followed =
         started.release().map_err(LaunchError::from).and_then(|()| tree.follow(leftovers, &mut started, &path));
@@ -116,6 +123,7 @@ impl<'a> Tree<'a> {
         Tree {
             rewriting,
             policy_watches,
+            mapping_watches: Vec::new(),
             witness,
             tasks,
             unannounced: HashSet::new(),

@@ -7,6 +7,7 @@ use policy::removal::Unwatched;
 
 use super::Tree;
 use crate::call_context::{CallContext, pass};
+use crate::filter::Watch;
 use crate::freed_ranges::{self, FreedRanges};
 use crate::interrupted::CallSite;
 use crate::paused::{PauseError, Paused};
@@ -14,7 +15,7 @@ use crate::ptrace::{self, Tid};
 use crate::registers::NATIVE;
 use crate::tasks::Space;
 use crate::witness::Witness;
-use crate::{calls, filter, signals};
+use crate::{calls, filter, observed_mappings, signals};
 
 /// The bits of the signal in a wait status (wait(2)).
 const SIGNAL_MASK: i32 = 0x7f;
@@ -34,8 +35,15 @@ impl Tree<'_> {
             space.borrow_mut().call_site = CallSite::of(&paused);
         }
         self.inspect_before_call(&paused, &space.borrow())?;
-        if !self.policy_watches.iter().any(|watch| watch.stops(paused.number(), &paused.arguments())) {
-            return pass(&mut self.findings, paused);
+        let stops = |watches: &[Watch]| watches.iter().any(|watch| watch.stops(paused.number(), &paused.arguments()));
+        if !stops(&self.policy_watches) {
+            return match &mut self.witness {
+                Some(witness) if stops(&self.mapping_watches) && self.root_started.is_some() => {
+                    let process = self.tasks.get(tid).map_or(tid, |task| task.process);
+                    observed_mappings::report(&mut self.findings, paused, process, |call| witness.maps(call))
+                }
+                _ => pass(&mut self.findings, paused),
+            };
         }
         let before = ptrace::stops();
         let sent = calls::serve(&mut self.context(), &mut space.borrow_mut(), paused);

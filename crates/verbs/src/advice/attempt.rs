@@ -190,7 +190,7 @@ fn run(
     session: &Session,
 ) -> Result<Result<ObservedRun, String>, Failure> {
     let rewriting = Rewriting::of(policy, session.host().page_sizes());
-    let mut witness = CommandInspector::new(inspector()?, inspector()?, None)?.looking_for(variable);
+    let mut witness = CommandInspector::new(inspector()?, inspector()?, None, None)?.looking_for(variable);
     let result = run_once(work, &rewriting, &mut witness);
     let memory = witness.finish()?;
     super::fail_if_stopped()?;

@@ -3,25 +3,29 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use census::inspect::{InspectError, Inspector};
 use census::page_sizes;
 use host::Host;
-use policy::Policy;
+use policy::first_touch::FirstTouches;
 use policy::inspect::{Inspection, Summary, Supply};
 use policy::size::format_bytes;
-use results::inspection;
+use policy::{PageSizes, Policy};
+use results::{first_touch, inspection};
+use stacks::Moment;
 use study::trial::Exit;
 use tracer::signals::{self, Forward};
-use tracer::{Launch, Leftovers, Rewriting, Witness};
+use tracer::{Launch, Leftovers, MappingCall, ObservedMappings, Rewriting, Witness};
 
 use super::Inspect;
 use super::every::{LookThread, PeriodicInspection};
+use super::first_touch::FirstTouchRecording;
 use super::gate::Judgements;
 use super::peak::{Peak, Sampler};
 use crate::failure::{Failure, report};
-use crate::output::{print, terminal_width};
+use crate::output::{self, print, terminal_width};
 use crate::user;
 
 /// How long to wait for idle processes that outlive the command.
@@ -49,6 +53,8 @@ pub struct CommandInspector {
     look_thread: Option<LookThread>,
     /// Finds the peak, if no periodic looks are requested.
     sampler: Option<Sampler>,
+    /// Records which code touches memory first, if that was requested.
+    recording: Option<Arc<FirstTouchRecording>>,
 }
 
 /// The memory of a command's processes.
@@ -72,9 +78,10 @@ impl CommandInspector {
         inspector: Inspector,
         sampling: Inspector,
         looks: Option<PeriodicInspection>,
+        recording: Option<Arc<FirstTouchRecording>>,
     ) -> Result<CommandInspector, Failure> {
         let at_start = inspector.supply().map_err(Failure::input)?;
-        let sampler = looks.is_none().then(|| Sampler::new(sampling, at_start.clone()));
+        let sampler = looks.is_none().then(|| Sampler::new(sampling, at_start.clone(), recording.clone()));
         Ok(CommandInspector {
             inspector,
             at_start,
@@ -86,6 +93,7 @@ impl CommandInspector {
             looks,
             look_thread: None,
             sampler,
+            recording,
         })
     }
 
@@ -115,6 +123,9 @@ impl CommandMemory {
 
 impl Witness for CommandInspector {
     fn begins(&mut self, process: i32) {
+        if let Some(recording) = &self.recording {
+            recording.begin(process);
+        }
         self.look_thread = self.looks.take().map(|looks| looks.spawn(process as u32));
         if let Some(sampler) = &mut self.sampler {
             sampler.begin();
@@ -126,6 +137,9 @@ impl Witness for CommandInspector {
             self.inspector.supply().and_then(|now| self.inspector.process(task as u32, &now.since(&self.at_start)));
         match inspected {
             Ok(mut inspection) => {
+                if let Some(recording) = &self.recording {
+                    recording.look(task as u32, Moment::Exit);
+                }
                 note_freed_memory(&mut inspection, self.sampler.is_some());
                 self.summaries.push(Summary::of(&inspection));
                 let bytes = self.largest.as_ref().map_or(0, Inspection::resident_bytes);
@@ -137,9 +151,22 @@ impl Witness for CommandInspector {
         }
     }
 
-    fn unmaps(&mut self, _: i32, _: u64, _: u64) {
+    fn unmaps(&mut self, task: i32, start: u64, end: u64) {
         if let Some(sampler) = &self.sampler {
             sampler.sample();
+        }
+        if let Some(recording) = &self.recording {
+            recording.freed(task, start..end);
+        }
+    }
+
+    fn observed_mappings(&self) -> ObservedMappings {
+        self.recording.as_ref().map(|recording| recording.observed_mappings()).unwrap_or_default()
+    }
+
+    fn maps(&mut self, call: &MappingCall) {
+        if let Some(recording) = &self.recording {
+            recording.maps(call);
         }
     }
 
@@ -149,6 +176,9 @@ impl Witness for CommandInspector {
         }
         if let Some(sampler) = &self.sampler {
             sampler.add(child as u32);
+        }
+        if let Some(recording) = &self.recording {
+            recording.forked(parent as u32, child as u32);
         }
     }
 
@@ -160,6 +190,9 @@ impl Witness for CommandInspector {
         }
         if let Some(sampler) = &self.sampler {
             sampler.add(process as u32);
+        }
+        if let Some(recording) = &self.recording {
+            recording.executed(process as u32);
         }
     }
 }
@@ -199,8 +232,9 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
     let inspector = super::detailed(Path::new("/"), arguments)?;
-    let mut witness =
-        CommandInspector::new(inspector, super::sampling_inspector(arguments)?, PeriodicInspection::of(arguments))?;
+    let recording = arguments.stacks.then(FirstTouchRecording::new).transpose()?;
+    let (sampling, looks) = (super::sampling_inspector(arguments)?, PeriodicInspection::of(arguments));
+    let mut witness = CommandInspector::new(inspector, sampling, looks, recording.clone())?;
     signals::catch(Forward::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
     // The thread that prints the looks may be blocked in a write. From here on, a further signal ends pagelab even
@@ -235,7 +269,12 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     super::export(arguments, &seen.summaries)?;
     super::write_map(arguments, host.page_sizes(), largest)?;
     let judgements = Judgements::of(arguments, peak.above(largest).map_or(largest, |(look, _)| look));
-    show(arguments, largest, peak, &seen.summaries, &judgements)?;
+    let running = peak.above(largest).map(|(look, _)| look.process.pid);
+    let first_touches = recording.map(|recording| recording.finish(running)).transpose()?;
+    if let Some(found) = &first_touches {
+        write_stacks(arguments, host.page_sizes(), found)?;
+    }
+    show(arguments, largest, peak, &seen.summaries, &judgements, first_touches.as_ref())?;
     exit(&ended.exit)?;
     judgements.exit()
 }
@@ -248,6 +287,7 @@ fn show(
     peak: &Peak,
     summaries: &[Summary],
     judgements: &Judgements,
+    first_touches: Option<&FirstTouches>,
 ) -> Result<(), Failure> {
     let about = &peak.above(largest).map_or(largest, |(look, _)| look).process;
     // If a process has executed another program since the peak, its last peak is that of another program.
@@ -256,6 +296,9 @@ fn show(
     if arguments.json {
         let mut document = inspection::json::one(largest);
         document["peak"] = peak.document(largest, hwm_bytes);
+        if let Some(found) = first_touches {
+            document["first_touches"] = serde_json::to_value(first_touch::document(found)).map_err(Failure::input)?;
+        }
         judgements.add_to(&mut document);
         return print(&format!("{document:#}"), true);
     }
@@ -276,7 +319,23 @@ fn show(
         }
         None => format!("{}\n\n{seen}", whole(largest)),
     };
+    let text = match first_touches {
+        Some(found) => format!("{text}\n\n{}", first_touch::text(found, width)),
+        None => text,
+    };
     print(&judgements.below(text), false)
+}
+
+/// Writes the files of --folded and --svg.
+fn write_stacks(arguments: &Inspect, page_sizes: &PageSizes, found: &FirstTouches) -> Result<(), Failure> {
+    if let Some(file) = &arguments.folded {
+        output::write(file, &|to| to.write_all(first_touch::folded(found).as_bytes()))?;
+    }
+    if let Some(file) = &arguments.svg {
+        let svg = first_touch::svg(found, page_sizes.base, page_sizes.pmd);
+        output::write(file, &|to| to.write_all(svg.as_bytes()))?;
+    }
+    Ok(())
 }
 
 /// Maps the command's exit to pagelab's result.

@@ -4,6 +4,7 @@ pub mod at_exit;
 mod collapse;
 mod every;
 mod every_set;
+mod first_touch;
 mod gate;
 mod many;
 mod named;
@@ -91,6 +92,16 @@ pub struct Inspect {
     /// Inspect a process that --capture wrote to this directory, not one of this system
     #[arg(long, value_name = "DIR", requires = "process")]
     pub root: Option<PathBuf>,
+    /// Show which functions of the command first touched its memory. Page faults are sampled with their call stacks; where perf is not
+    /// permitted, the stacks are those of the calls that mapped the memory
+    #[arg(long, requires = "command", conflicts_with_all = ["every", "collapse", "capture", "root", "sizes"])]
+    pub stacks: bool,
+    /// With --stacks: write a line for each call stack, with its bytes by page size, for programs that draw flame graphs
+    #[arg(long, requires = "stacks", value_name = "FILE")]
+    pub folded: Option<PathBuf>,
+    /// With --stacks: draw a flame graph, in which each function is as wide as the memory that it first touched
+    #[arg(long, requires = "stacks", value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Run the command as this user. Default under sudo: the user who called it
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
@@ -104,7 +115,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     if arguments.user.is_some() && arguments.command.is_empty() {
         return Err(Failure::Input("--user: expected a command to run as this user, after --".into()));
     }
-    can_be_written(arguments.html.iter().chain(&arguments.openmetrics))?;
+    can_be_written([&arguments.html, &arguments.openmetrics, &arguments.folded, &arguments.svg].into_iter().flatten())?;
     if arguments.every.is_some() && (arguments.html.is_some() || arguments.regions || arguments.json) {
         return Err(Failure::Input(
             "--every shows a process over time, in rows or as --json-lines; leave out --html, --regions and --json, which show one \

@@ -19,7 +19,9 @@ use policy::inspect::{Inspection, Supply};
 use policy::size::{PageSize, format_bytes};
 use results::inspection::json;
 use serde_json::{Value, json};
+use stacks::Moment;
 
+use super::first_touch::FirstTouchRecording;
 use crate::failure::{Failure, report};
 use crate::short::seconds;
 
@@ -47,6 +49,8 @@ type Processes = Arc<Mutex<BTreeSet<u32>>>;
 struct State {
     inspector: Inspector,
     at_start: Supply,
+    /// With --stacks: records the memory of each look.
+    recording: Option<Arc<FirstTouchRecording>>,
     began: Instant,
     processes: Processes,
     /// Resident memory when the largest look began, according to the kernel's counter.
@@ -70,11 +74,12 @@ pub struct Peak {
 impl Sampler {
     /// A sampler that inspects with `inspector`. `at_start`: the kernel's supply of large pages, with its counters,
     /// when the command started.
-    pub fn new(inspector: Inspector, at_start: Supply) -> Sampler {
+    pub fn new(inspector: Inspector, at_start: Supply, recording: Option<Arc<FirstTouchRecording>>) -> Sampler {
         let processes = Processes::default();
         let state = State {
             inspector,
             at_start,
+            recording,
             began: Instant::now(),
             processes: Arc::clone(&processes),
             resident_bytes: 0,
@@ -162,6 +167,9 @@ impl State {
                 self.resident_bytes = resident_bytes;
                 let before = self.peak.largest.as_ref().map_or(0, |(largest, _)| largest.resident_bytes());
                 if inspection.resident_bytes() >= before {
+                    if let Some(recording) = &self.recording {
+                        recording.look(process, Moment::Running);
+                    }
                     self.peak.largest = Some((inspection, elapsed));
                 }
             }

@@ -1,0 +1,217 @@
+//! Memory by the code that first touched it: a table for the terminal, folded stacks, a flame graph, and a JSON document.
+
+mod flame;
+
+use std::collections::BTreeMap;
+
+use policy::first_touch::{FirstTouches, Sampling, Source, Stack};
+use policy::size::{PageSize, format_bytes};
+use serde::Serialize;
+
+use crate::grid;
+use crate::text::{fold, printable};
+
+pub use flame::svg;
+
+/// The most rows of the table.
+const MAX_ROWS: usize = 10;
+/// A row needs at least this share of all memory.
+const MIN_SHARE: f64 = 0.01;
+
+/// The most functions of a row, and the most characters of a name; the files have all.
+const MAX_FUNCTIONS: usize = 8;
+const MAX_NAME: usize = 60;
+/// The functions at which a program and its threads begin. What called them is the same in every program.
+const STARTS: [&str; 3] = ["main", "main.main", "start_thread"];
+
+/// The table of the stacks with the most memory, and how they were found.
+pub fn text(found: &FirstTouches, width: usize) -> String {
+    let all = found.bytes();
+    let is_shown = |stack: &&Stack| stack.bytes() as f64 >= MIN_SHARE * all as f64;
+    let shown: Vec<&Stack> = found.stacks.iter().filter(is_shown).take(MAX_ROWS).collect();
+    let verb = match found.source {
+        Source::PageFaults(_) => "first touched by",
+        Source::MappingCalls { .. } => "mapped by",
+    };
+    let rows = shown.iter().map(|stack| [format_bytes(stack.bytes()), sizes(&stack.leaves), inner_first(stack)]);
+    let table = grid::last_folded(["memory", "mapped with", verb], rows, width);
+    let rest = found.stacks.len() - shown.len();
+    let rest_bytes: u64 = all - shown.iter().map(|stack| stack.bytes()).sum::<u64>();
+    let plural = if rest == 1 { "" } else { "s" };
+    let rest = (rest > 0).then(|| format!("  {}: {rest} more stack{plural}", format_bytes(rest_bytes)));
+    let notes = rest.into_iter().chain(notes(found)).map(|line| fold(&line, width, 4));
+    std::iter::once(table).chain(notes).collect::<Vec<_>>().join("\n")
+}
+
+/// Folded stacks: one line each, its functions separated by semicolons, the outermost first and the leaf size last, then bytes.
+/// Scripts that draw flame graphs read it.
+pub fn folded(found: &FirstTouches) -> String {
+    let line = |stack: &Stack, leaf: &PageSize, bytes: &u64| {
+        // A semicolon would end the name.
+        let frames = stack.frames.iter().map(|name| printable(name).replace(';', ":"));
+        format!("{};[{leaf} pages] {bytes}\n", frames.collect::<Vec<_>>().join(";"))
+    };
+    let lines =
+        found.stacks.iter().flat_map(|stack| stack.leaves.iter().map(move |(leaf, bytes)| line(stack, leaf, bytes)));
+    lines.collect()
+}
+
+/// The memory by stack, in full.
+#[derive(Debug, Serialize)]
+pub struct Document {
+    source: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_not_page_faults: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    sampling: Option<SamplingDocument>,
+    stacks: Vec<StackDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct SamplingDocument {
+    faults: u64,
+    sampled_faults: u64,
+    lost_samples: u64,
+    includes_kernel: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct StackDocument {
+    bytes: u64,
+    /// By the size of the leaf, in bytes.
+    leaves_bytes: BTreeMap<u64, u64>,
+    frames: Vec<String>,
+}
+
+/// The JSON document.
+pub fn document(found: &FirstTouches) -> Document {
+    let stack = |stack: &Stack| StackDocument {
+        bytes: stack.bytes(),
+        leaves_bytes: stack.leaves.iter().map(|(leaf, bytes)| (leaf.bytes(), *bytes)).collect(),
+        frames: stack.frames.clone(),
+    };
+    let stacks = found.stacks.iter().map(stack).collect();
+    match &found.source {
+        Source::PageFaults(Sampling { faults, sampled, lost, includes_kernel }) => Document {
+            source: "page_faults",
+            why_not_page_faults: None,
+            sampling: Some(SamplingDocument {
+                faults: *faults,
+                sampled_faults: *sampled,
+                lost_samples: *lost,
+                includes_kernel: *includes_kernel,
+            }),
+            stacks,
+        },
+        Source::MappingCalls { why } => {
+            Document { source: "mapping_calls", why_not_page_faults: Some(why.clone()), sampling: None, stacks }
+        }
+    }
+}
+
+/// How the stacks were found, and what that leaves out.
+fn notes(found: &FirstTouches) -> Vec<String> {
+    match &found.source {
+        Source::PageFaults(Sampling { faults, sampled, lost, includes_kernel }) => {
+            let how = if sampled >= faults {
+                format!("  stacks are those of all {faults} page faults")
+            } else {
+                format!(
+                    "  stacks are those of {sampled} of {faults} page faults; a page between two of them belongs to the one in \
+                     the smaller aligned block"
+                )
+            };
+            let lost = (*lost > 0).then(|| format!("  {lost} samples were lost, because the kernel's buffer was full"));
+            let kernel = "  pages that the kernel touched for the program, as in read(2), were not sampled: that needs root, or \
+                          kernel.perf_event_paranoid=1";
+            let kernel = (!includes_kernel).then(|| kernel.to_string());
+            [Some(how), lost, kernel].into_iter().flatten().collect()
+        }
+        Source::MappingCalls { why } => vec![format!(
+            "  the functions are those that mapped the memory, and others may have touched it first: page faults cannot be \
+             sampled here: {why}"
+        )],
+    }
+}
+
+/// `2M`, or the sizes with their shares.
+fn sizes(leaves: &BTreeMap<PageSize, u64>) -> String {
+    let all: u64 = leaves.values().sum();
+    let share = |bytes: u64| (100.0 * bytes as f64 / all as f64).round();
+    match leaves.len() {
+        1 => leaves.keys().map(PageSize::to_string).collect(),
+        _ => leaves
+            .iter()
+            .rev()
+            .map(|(leaf, bytes)| match share(*bytes) {
+                0.0 => format!("{leaf} <1 %"),
+                share => format!("{leaf} {share} %"),
+            })
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+/// The innermost functions, the one that touched the memory first.
+fn inner_first(stack: &Stack) -> String {
+    let start = stack.frames.iter().position(|name| STARTS.contains(&name.as_str())).unwrap_or(1);
+    let functions = &stack.frames[start.min(stack.frames.len())..];
+    let mut names: Vec<String> = functions.iter().rev().map(|name| shortened(&printable(name))).collect();
+    if names.len() > MAX_FUNCTIONS {
+        names.truncate(MAX_FUNCTIONS);
+        names.push("...".into());
+    }
+    names.join(" < ")
+}
+
+/// At most [`MAX_NAME`] characters.
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => format!("{}...", &name[..end]),
+        None => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(frames: &[&str], leaves: &[(PageSize, u64)]) -> Stack {
+        Stack { frames: frames.iter().map(ToString::to_string).collect(), leaves: leaves.iter().copied().collect() }
+    }
+
+    fn found(source: Source) -> FirstTouches {
+        let stacks = vec![
+            stack(&["cc1", "main", "parse;all"], &[(PageSize::K4, 1 << 20), (PageSize::M2, 254 << 20)]),
+            stack(&["cc1", "main", "rare\n"], &[(PageSize::K4, 4096)]),
+        ];
+        FirstTouches { source, stacks }
+    }
+
+    #[test]
+    fn the_largest_stacks_are_rows_and_the_rest_is_counted() {
+        let sampling = Sampling { faults: 900, sampled: 300, lost: 7, includes_kernel: false };
+        let text = text(&found(Source::PageFaults(sampling)), 80);
+        assert!(text.contains("255M     2M 100 %, 4K <1 %   parse;all < main"), "{text}");
+        assert!(text.contains("300 of 900 page faults") && text.contains("7 samples were lost"), "{text}");
+        assert!(text.contains("4K: 1 more stack\n") && text.contains("kernel.perf_event_paranoid=1"), "{text}");
+    }
+
+    #[test]
+    fn a_folded_line_has_only_the_separators_of_the_format() {
+        let folded = folded(&found(Source::MappingCalls { why: "no".into() }));
+        let lines: Vec<&str> = folded.lines().collect();
+        assert_eq!(lines[0], "cc1;main;parse:all;[4K pages] 1048576");
+        assert_eq!(lines[1], "cc1;main;parse:all;[2M pages] 266338304");
+        assert_eq!(lines.len(), 3, "{folded}");
+    }
+
+    #[test]
+    fn a_document_says_why_page_faults_are_not_the_source() {
+        let document = serde_json::to_value(document(&found(Source::MappingCalls { why: "no".into() }))).unwrap();
+        assert_eq!(document["source"], "mapping_calls");
+        assert_eq!(document["why_not_page_faults"], "no");
+        assert_eq!(document["stacks"][0]["leaves_bytes"]["2097152"], 254 << 20);
+        assert!(document.get("faults").is_none());
+    }
+}

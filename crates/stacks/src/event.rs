@@ -1,0 +1,98 @@
+//! [`Event`]: what happens to the memory and the code of a process, in order of time.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use policy::census::Region;
+
+use crate::registers::Registers;
+
+/// An event and its time (CLOCK_MONOTONIC), in nanoseconds.
+#[derive(Debug)]
+pub struct Timed {
+    pub time_ns: u64,
+    pub process: u32,
+    pub event: Event,
+}
+
+#[derive(Debug)]
+pub enum Event {
+    /// The process has the memory of a new program, and its name.
+    Exec(String),
+    /// The process has another name.
+    Named(String),
+    /// The process was created with a copy of this one's memory.
+    ForkedFrom(u32),
+    /// Memory was mapped executable.
+    Code(CodeMapping),
+    /// A page fault on a page that was not present.
+    Fault { address: u64, is_in_kernel: bool, caller: Caller },
+    /// Memory was mapped.
+    Mapped(Range<u64>, Caller),
+    /// Memory that may have been touched before was populated.
+    Populated(Range<u64>, Caller),
+    /// Memory was moved.
+    Moved { from: u64, to: u64, bytes: u64 },
+    /// Memory is about to be unmapped or dropped.
+    Freed(Range<u64>),
+    /// Memory was inspected.
+    Looked(LookAt),
+    /// The recording ends.
+    End,
+}
+
+/// Executable memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeMapping {
+    pub addresses: Range<u64>,
+    /// The file whose code it is; `None` for code that the program generated.
+    pub file: Option<CodeFile>,
+}
+
+/// A part of a file that is mapped executable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeFile {
+    pub path: PathBuf,
+    pub inode: u64,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+}
+
+/// The registers of a task and the memory at its stack pointer.
+#[derive(Debug, Default)]
+pub struct Caller {
+    pub registers: Registers,
+    pub stack: Vec<u8>,
+}
+
+/// A call that mapped, moved or populated memory.
+#[derive(Debug)]
+pub enum MappedRange {
+    /// This range was mapped.
+    Mapped(Range<u64>),
+    /// This range was populated. It may have been touched before.
+    Populated(Range<u64>),
+    /// `bytes` at `from` are at `to` now, where `to_bytes` are mapped.
+    Moved { from: u64, bytes: u64, to: u64, to_bytes: u64 },
+}
+
+/// When memory was inspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// While the program ran. A later look replaces it.
+    Running,
+    /// When its process ended.
+    Exit,
+}
+
+/// What an inspection found.
+#[derive(Debug)]
+pub struct LookAt {
+    /// When.
+    pub moment: Moment,
+    /// The mappings, each with its present memory in address order.
+    pub areas: Vec<(Range<u64>, Vec<Region>)>,
+    /// The file in which the program names the functions that it generated (/tmp/perf-PID.map), if it has one.
+    pub generated_names: Option<File>,
+}

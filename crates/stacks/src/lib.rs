@@ -1,0 +1,30 @@
+//! Finds the code that first touched the memory of a program.
+//!
+//! A [`Recorder`] samples the page faults of a process tree with perf: the address of each, its registers and its stack. Where
+//! perf is not permitted it takes the stacks of the calls that mapped the memory, at the tracer's stops. When memory is
+//! inspected, [`Recorder::look`] gives every page the stack of the fault that made it present.
+//!
+//! * `faults` reads perf's buffers, and `event` is what both sources report.
+//! * `touches` says which stack a page belongs to, `process` applies the events to each process.
+//! * `modules` reads programs and libraries: how to unwind their functions, and their names. `names` names the rest.
+//! * `recorder` is the thread that does all of this while the program runs.
+//!
+//! Why samples are enough: pages that were touched between two sampled pages belong to the stack of the nearer one, where near
+//! means within the smallest naturally aligned block. Folios are such blocks, so a large page always belongs to the fault that
+//! made it. Faults on present pages (copies after a fork, NUMA hints) touch no new memory and are ignored; the kernel reports
+//! the size of the page before the fault.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod event;
+mod faults;
+mod modules;
+mod names;
+mod process;
+mod recorder;
+mod registers;
+mod touches;
+
+pub use event::{LookAt, MappedRange, Moment};
+pub use faults::Unavailable;
+pub use recorder::{Method, Recorder, StartError};
+pub use registers::Registers;

@@ -1,0 +1,207 @@
+//! [`Modules`]: the programs and libraries that were mapped, each read once: its unwind information and its symbols.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use framehop::{ExplicitModuleSectionInfo, Module as UnwindModule};
+use object::read::ReadCache;
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadRef, SymbolKind};
+
+use crate::event::CodeFile;
+
+/// The longest section that is read: several times that of the largest known program.
+const MAX_SECTION_BYTES: u64 = 1 << 30;
+
+/// The number of a module in [`Modules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ModuleId(u32);
+
+/// All modules of all processes.
+#[derive(Default)]
+pub struct Modules {
+    modules: Vec<Module>,
+    /// By path and inode.
+    numbers: HashMap<(PathBuf, u64), ModuleId>,
+}
+
+struct Module {
+    path: PathBuf,
+    /// `None` for a file that cannot be read, or is no 64-bit ELF file.
+    elf: Option<Elf>,
+}
+
+struct Elf {
+    segments: Vec<Segment>,
+    sections: ExplicitModuleSectionInfo<Vec<u8>>,
+    /// In the order of their addresses.
+    symbols: Vec<Symbol>,
+}
+
+/// A part of the file that is loaded.
+struct Segment {
+    offset: u64,
+    file_bytes: u64,
+    address: u64,
+}
+
+struct Symbol {
+    address: u64,
+    /// 0 where the file does not say.
+    bytes: u64,
+    name: String,
+}
+
+/// A module at an address of a process.
+pub struct PlacedModule {
+    pub id: ModuleId,
+    /// What is added to the addresses in the file; wraps.
+    pub bias: u64,
+    pub unwind: UnwindModule<Vec<u8>>,
+}
+
+impl Modules {
+    /// The module of a mapping, for the unwinder. The file is opened in the root directory of the process, and only if it is the
+    /// file that was mapped.
+    pub fn place(&mut self, process: u32, addresses: &Range<u64>, file: &CodeFile) -> PlacedModule {
+        let id = self.number(process, file);
+        let elf = self.modules[id.0 as usize].elf.as_ref();
+        let bias = elf.map_or(addresses.start, |elf| elf.bias(addresses, file.offset));
+        let sections = elf.map(|elf| elf.sections.clone()).unwrap_or_default();
+        let unwind = UnwindModule::new(file.path.display().to_string(), addresses.clone(), bias, sections);
+        PlacedModule { id, bias, unwind }
+    }
+
+    /// The name of the function at an address of the file; the name of the file in brackets where it has no symbol.
+    pub fn name(&self, id: ModuleId, address: u64) -> String {
+        let module = &self.modules[id.0 as usize];
+        let symbol = module.elf.as_ref().and_then(|elf| elf.symbol_at(address));
+        symbol.map_or_else(|| format!("[{}]", file_name(&module.path)), |symbol| demangled(&symbol.name))
+    }
+
+    fn number(&mut self, process: u32, file: &CodeFile) -> ModuleId {
+        let key = (file.path.clone(), file.inode);
+        if let Some(id) = self.numbers.get(&key) {
+            return *id;
+        }
+        let id = ModuleId(self.modules.len() as u32);
+        let elf = open(process, file).and_then(Elf::read);
+        self.modules.push(Module { path: file.path.clone(), elf });
+        self.numbers.insert(key, id);
+        id
+    }
+}
+
+/// Opens the mapped file, in the root directory of its process, or in pagelab's if the process has ended.
+fn open(process: u32, file: &CodeFile) -> Option<File> {
+    let inside = Path::new("/proc").join(process.to_string()).join("root");
+    let inside = inside.join(file.path.strip_prefix("/").unwrap_or(&file.path));
+    let open = |path: &Path| host::open_regular(path, Some(file.inode)).ok().flatten();
+    open(&inside).or_else(|| open(&file.path))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+impl Elf {
+    fn read(file: File) -> Option<Elf> {
+        let cache = ReadCache::new(file);
+        let object = object::File::parse(&cache).ok()?;
+        let segments = object.segments().map(|segment| {
+            let (offset, file_bytes) = segment.file_range();
+            Segment { offset, file_bytes, address: segment.address() }
+        });
+        let segments = segments.collect();
+        let symbols =
+            symbols(&object).or_else(|| symbols_of_debug_file(&object)).unwrap_or_else(|| dynamic_symbols(&object));
+        Some(Elf { segments, sections: sections(&object), symbols })
+    }
+
+    /// What is added to the addresses of the file where `mapped_offset` is mapped at these addresses.
+    fn bias(&self, addresses: &Range<u64>, mapped_offset: u64) -> u64 {
+        // The mapping begins at the page of its segment.
+        let mapped_end = mapped_offset.saturating_add(addresses.end - addresses.start);
+        let covers = |segment: &&Segment| {
+            mapped_offset < segment.offset.saturating_add(segment.file_bytes) && mapped_end > segment.offset
+        };
+        let (address, offset) = self.segments.iter().find(covers).map_or((0, 0), |found| (found.address, found.offset));
+        addresses.start.wrapping_sub(mapped_offset).wrapping_add(offset).wrapping_sub(address)
+    }
+
+    fn symbol_at(&self, address: u64) -> Option<&Symbol> {
+        let after = self.symbols.partition_point(|symbol| symbol.address <= address);
+        // The symbols that begin at the last address below may differ in length.
+        let last = self.symbols[..after].last()?.address;
+        let mut found = self.symbols[..after].iter().rev().take_while(|symbol| symbol.address == last);
+        found.find(|symbol| symbol.bytes == 0 || address - symbol.address < symbol.bytes)
+    }
+}
+
+fn sections<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> ExplicitModuleSectionInfo<Vec<u8>> {
+    let range = |name: &str| {
+        let section = object.section_by_name(name)?;
+        Some(section.address()..section.address().checked_add(section.size())?)
+    };
+    let data = |name: &str| {
+        let section = object.section_by_name(name).filter(|section| section.size() <= MAX_SECTION_BYTES)?;
+        section.data().ok().map(<[u8]>::to_vec)
+    };
+    ExplicitModuleSectionInfo {
+        text_svma: range(".text"),
+        got_svma: range(".got"),
+        eh_frame_svma: range(".eh_frame"),
+        eh_frame: data(".eh_frame"),
+        eh_frame_hdr_svma: range(".eh_frame_hdr"),
+        eh_frame_hdr: data(".eh_frame_hdr"),
+        debug_frame: data(".debug_frame"),
+        ..ExplicitModuleSectionInfo::default()
+    }
+}
+
+/// The functions of .symtab; `None` for a stripped file.
+fn symbols<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Option<Vec<Symbol>> {
+    let symbols = functions(object.symbols());
+    (!symbols.is_empty()).then_some(symbols)
+}
+
+fn dynamic_symbols<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Vec<Symbol> {
+    functions(object.dynamic_symbols())
+}
+
+/// The symbols of the file that a distribution's package of debug symbols installs.
+fn symbols_of_debug_file<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Option<Vec<Symbol>> {
+    let id = object.build_id().ok()??;
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (first, rest) = hex.split_at_checked(2)?;
+    let path = format!("/usr/lib/debug/.build-id/{first}/{rest}.debug");
+    let cache = ReadCache::new(host::open_regular(Path::new(&path), None).ok()??);
+    symbols(&object::File::parse(&cache).ok()?)
+}
+
+fn functions<'data>(symbols: impl Iterator<Item = impl ObjectSymbol<'data>>) -> Vec<Symbol> {
+    let is_function = |symbol: &_| {
+        let kind = ObjectSymbol::kind(symbol);
+        // Assembly functions often have no type.
+        ObjectSymbol::is_definition(symbol) && kind == SymbolKind::Text
+            || kind == SymbolKind::Unknown && ObjectSymbol::section_index(symbol).is_some()
+    };
+    let functions = symbols.filter(is_function).filter_map(|symbol| {
+        let name = symbol.name().ok().filter(|name| !name.is_empty())?;
+        Some(Symbol { address: symbol.address(), bytes: symbol.size(), name: name.into() })
+    });
+    let mut functions: Vec<Symbol> = functions.collect();
+    functions.sort_by(|a, b| (a.address, a.bytes, &a.name).cmp(&(b.address, b.bytes, &b.name)));
+    functions
+}
+
+/// The name that the programmer wrote.
+fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let cpp = cpp_demangle::Symbol::new(name).ok().filter(|_| name.starts_with("_Z"));
+    cpp.and_then(|symbol| symbol.demangle_with_options(&options).ok()).unwrap_or_else(|| name.into())
+}
