@@ -4,9 +4,11 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::compare::DEFAULT_MAX_TIME;
 use crate::failure::report;
 use crate::short;
+
+/// The default of `compare --max-time`.
+pub const DEFAULT_MAX_TIME: &str = "10m";
 
 /// How often a log gets a line while pagelab waits.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);

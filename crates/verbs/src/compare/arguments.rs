@@ -17,13 +17,11 @@ use super::variant_word::{VariantWord, parse_fragmented_of, parse_named};
 use super::window_order::Order;
 use crate::kernels::arguments::Guests;
 use crate::publish::Forms;
+use crate::waiting::DEFAULT_MAX_TIME;
 use crate::words::{
     TrialTime, Variable, parse_duration, parse_fragmented, parse_percent, parse_policy, parse_size, parse_trial_time,
     parse_variable,
 };
-
-/// The default of `--max-time`.
-pub const DEFAULT_MAX_TIME: &str = "10m";
 
 /// Arguments of `pagelab compare`.
 #[derive(Debug, Args)]

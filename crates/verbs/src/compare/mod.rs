@@ -30,7 +30,7 @@ mod variants;
 mod window_order;
 mod work;
 
-pub use arguments::{Compare, DEFAULT_MAX_TIME, Keeping, Measuring, Stopping};
+pub use arguments::{Compare, Keeping, Measuring, Stopping};
 
 use std::time::Duration;
 
