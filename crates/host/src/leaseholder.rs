@@ -42,7 +42,8 @@ pub fn leaseholder() -> Option<String> {
 /// The leased settings that now differ from the host's own. Empty where no lease has changed one, or where this process cannot read
 /// the journal.
 pub fn changed_settings() -> Vec<ChangedSetting> {
-    let journal = std::fs::read_to_string(JOURNAL).unwrap_or_default();
+    // What it says only explains a message.
+    let Ok(journal) = std::fs::read_to_string(JOURNAL) else { return Vec::new() };
     changed_in(&journal, |path| std::fs::read_to_string(path).ok().map(|text| chosen_word(&text).to_owned()))
 }
 
