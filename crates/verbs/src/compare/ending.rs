@@ -20,7 +20,8 @@ pub fn exit(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
         Ended::Failed { message } => Err(failed(message.clone() + &stored(comparison), blame)),
         Ended::TooSlow { message } => Err(Failure::NoResult(message.clone() + &stored(comparison))),
         Ended::Time if comparison.analysis.is_none() && MeasuredBoots::of(comparison).is_none() => {
-            let of_guest = if kernel_of(&comparison.machine).is_some() { ", which the guest's clock measures" } else { "" };
+            let of_guest =
+                if kernel_of(&comparison.machine).is_some() { ", which the guest's clock measures" } else { "" };
             Err(Failure::NoResult(format!(
                 "there is no result: the time was up before the first block that counts was complete; give more time with \
                  --max-time{of_guest}"
