@@ -16,25 +16,27 @@ pub struct FirstTouches {
 /// How call stacks were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Page faults, sampled by perf.
+    /// Page faults, by perf.
     PageFaults(Sampling),
     /// The calls that mapped the memory. It may have been touched elsewhere.
     MappingCalls {
-        /// Why page faults could not be sampled.
+        /// Why page faults could not be seen.
         why: String,
     },
 }
 
-/// Which of the page faults were sampled.
+/// Which of the page faults were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sampling {
     /// All page faults of the program.
     pub faults: u64,
-    /// Those with a stack.
-    pub sampled: u64,
-    /// Samples that the kernel dropped, because its buffer was full.
+    /// Those that were seen, and were on pages that were not present.
+    pub seen: u64,
+    /// Those whose stack was copied, and unwound with the help of DWARF.
+    pub unwound: u64,
+    /// Those that the kernel dropped, because its buffer was full.
     pub lost: u64,
-    /// Whether faults that the kernel had on behalf of the program were sampled, for example in read(2).
+    /// Whether faults that the kernel had on behalf of the program were seen, for example in read(2).
     pub includes_kernel: bool,
 }
 

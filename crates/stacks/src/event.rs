@@ -27,7 +27,9 @@ pub enum Event {
     /// Memory was mapped executable.
     Code(CodeMapping),
     /// A page fault on a page that was not present.
-    Fault { address: u64, is_in_kernel: bool, caller: Caller },
+    Fault { address: u64, place: Place, chain: Chain },
+    /// The stack of a task at a page fault.
+    Sample { number: SampleNumber, address: u64, place: Place, chain: Chain, caller: Caller },
     /// Memory was mapped.
     Mapped(Range<u64>, Caller),
     /// Memory that may have been touched before was populated.
@@ -58,6 +60,24 @@ pub struct CodeFile {
     /// Offset in the file, in bytes.
     pub offset: u64,
 }
+
+/// Where a task had a page fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub task: u32,
+    pub instruction: u64,
+    /// The stack pointer.
+    pub stack: u64,
+    pub is_in_kernel: bool,
+}
+
+/// The callers by frame pointers, as the kernel followed them: the instruction, then return addresses. Code that uses the frame
+/// pointer for other data makes them wrong.
+pub type Chain = Vec<u64>;
+
+/// The number of a sample, in the order in which samples were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SampleNumber(pub u32);
 
 /// The registers of a task and the memory at its stack pointer.
 #[derive(Debug, Default)]
@@ -91,8 +111,18 @@ pub enum Moment {
 pub struct LookAt {
     /// When.
     pub moment: Moment,
-    /// The mappings, each with its present memory in address order.
-    pub areas: Vec<(Range<u64>, Vec<Region>)>,
+    /// The mappings with present memory.
+    pub mappings: Vec<PresentMapping>,
     /// The file in which the program names the functions that it generated (/tmp/perf-PID.map), if it has one.
     pub generated_names: Option<File>,
+}
+
+/// A mapping with present memory.
+#[derive(Debug)]
+pub struct PresentMapping {
+    pub addresses: Range<u64>,
+    /// The path of the file, or the kernel's name; empty for anonymous memory.
+    pub name: String,
+    /// The present memory, in address order.
+    pub regions: Vec<Region>,
 }

@@ -12,21 +12,14 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, Record, SampleFlag, Sampler};
 use policy::first_touch::Sampling;
 
-use crate::event::{Caller, CodeFile, CodeMapping, Event, Timed};
+use crate::event::{Caller, Chain, CodeFile, CodeMapping, Event, Place, SampleNumber, Timed};
 use crate::registers::{self, Registers};
 
-/// The most samples that a processor makes in a second. While faults are rarer, each is sampled.
-const RATE_HZ: u64 = 2000;
-/// The most bytes of a stack in a sample.
-const MAX_STACK_BYTES: usize = 16 << 10;
-/// The fewest samples for which a processor's buffer has room.
-const MIN_BUFFERED: usize = 64;
-/// The buffer of a processor, in bytes: all that a user without privileges may have (kernel.perf_event_mlock_kb).
-const MIN_BUFFER_BYTES: usize = 512 << 10;
-/// The buffer of a processor of a machine with few, if the user may lock more memory.
-const MAX_BUFFER_BYTES: usize = 4 << 20;
-/// The buffers of all processors, if they need not be larger.
-const ALL_BUFFERS_BYTES: usize = 64 << 20;
+/// How many samples the buffer of stacks has room for. When it is full the kernel drops samples, which bounds their number
+/// without missing the stacks of rare faults, as a sampling period would: those of large pages are rare.
+const BUFFERED_STACKS: usize = 16;
+/// The most callers that the kernel follows by frame pointers.
+const MAX_CHAIN: u16 = 32;
 /// `PERF_RECORD_MISC_COMM_EXEC` and the mask and value of `PERF_RECORD_MISC_KERNEL` (include/uapi/linux/perf_event.h).
 const IS_EXEC: u16 = 1 << 13;
 const MODE_MASK: u16 = 7;
@@ -37,12 +30,40 @@ const MODE_KERNEL: u16 = 1;
 #[error("{0}")]
 pub struct Unavailable(String);
 
-/// A buffer for each processor, which the kernel fills.
+/// The buffers of a processor, in bytes.
+#[derive(Clone, Copy)]
+struct Sizes {
+    faults: usize,
+    stacks: usize,
+    code: usize,
+}
+
+/// For root.
+const LARGE: Sizes = Sizes { faults: 4 << 20, stacks: 256 << 10, code: 256 << 10 };
+/// On machines with many processors, and for users who may lock some megabytes (`ulimit -l`).
+const MIDDLE: Sizes = Sizes { faults: 1 << 20, ..LARGE };
+/// What a user without privileges may have: together at most kernel.perf_event_mlock_kb, which is 516.
+const SMALL: Sizes = Sizes { faults: 256 << 10, stacks: 128 << 10, code: 64 << 10 };
+/// Above this number of processors the buffers are not large.
+const MANY_PROCESSORS: usize = 32;
+
+/// Buffers for each processor, which the kernel fills.
 pub struct FaultBuffers {
-    samplers: Vec<Sampler>,
+    processors: Vec<Buffers>,
     includes_kernel: bool,
-    sampled: u64,
+    seen: u64,
+    unwound: u64,
     lost: u64,
+}
+
+/// The buffers of a processor.
+struct Buffers {
+    /// Every fault, with its callers by frame pointers.
+    faults: Sampler,
+    /// Stacks of as many faults as there is room for.
+    stacks: Sampler,
+    /// Programs and mapped code.
+    code: Sampler,
 }
 
 impl FaultBuffers {
@@ -52,15 +73,15 @@ impl FaultBuffers {
             return Err(Unavailable("stacks can be unwound on x86-64 and arm64 only".into()));
         }
         let processors = processors().map_err(|error| Unavailable::of(&error))?;
-        let large =
-            (ALL_BUFFERS_BYTES / processors.len()).next_power_of_two().clamp(MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);
-        let mut settings = Settings { process, includes_kernel: true, buffer_bytes: large };
+        let sizes = if processors.len() > MANY_PROCESSORS { MIDDLE } else { LARGE };
+        let mut settings = Settings { process, includes_kernel: true, sizes };
         loop {
-            let samplers = processors.iter().map(|processor| settings.open(*processor)).collect::<io::Result<_>>();
-            let error = match samplers {
-                Ok(samplers) => {
+            let opened: io::Result<Vec<Buffers>> =
+                processors.iter().map(|processor| settings.open(*processor)).collect();
+            let error = match opened {
+                Ok(processors) => {
                     let includes_kernel = settings.includes_kernel;
-                    return Ok(FaultBuffers { samplers, includes_kernel, sampled: 0, lost: 0 });
+                    return Ok(FaultBuffers { processors, includes_kernel, seen: 0, unwound: 0, lost: 0 });
                 }
                 Err(error) => error,
             };
@@ -68,9 +89,8 @@ impl FaultBuffers {
                 // kernel.perf_event_paranoid is 2: only user mode.
                 Some(Errno::EACCES) if settings.includes_kernel => settings.includes_kernel = false,
                 // More memory than the user may lock.
-                Some(Errno::EPERM) if settings.buffer_bytes > MIN_BUFFER_BYTES => {
-                    settings.buffer_bytes = MIN_BUFFER_BYTES
-                }
+                Some(Errno::EPERM) if settings.sizes.faults > MIDDLE.faults => settings.sizes = MIDDLE,
+                Some(Errno::EPERM) if settings.sizes.faults > SMALL.faults => settings.sizes = SMALL,
                 _ => return Err(Unavailable::of(&error)),
             }
         }
@@ -81,59 +101,79 @@ impl FaultBuffers {
         self.includes_kernel
     }
 
-    /// Moves all events to `events`. They are not in order of time if there are several processors.
+    /// Moves all events to `events`. They are not in order of time.
     pub fn drain(&mut self, events: &mut Vec<Timed>) {
-        for sampler in &mut self.samplers {
-            let config = sampler.as_counter().config().clone();
-            while let Some(record) = sampler.next_record() {
-                let Some(found) = parse(&record, &config) else { continue };
-                match found {
-                    Found::Event(event) => {
-                        self.sampled += u64::from(matches!(event.event, Event::Fault { .. }));
-                        events.push(event);
-                    }
-                    Found::PresentPage => self.sampled += 1,
-                    Found::Lost(samples) => self.lost += samples,
-                    Found::Other => {}
-                }
-            }
+        for Buffers { faults, stacks, code } in &mut self.processors {
+            // Those without room are no loss in the buffer of stacks.
+            self.lost += drain(code, &Reader::Code, events) + drain(faults, &Reader::Faults, events);
+            drain(stacks, &Reader::Stacks, events);
         }
+        self.seen += count(events, |event| matches!(event, Event::Fault { .. }));
+        self.unwound += count(events, |event| matches!(event, Event::Sample { .. }));
     }
 
-    /// How many faults there were, and how many were sampled. Call it after the tree has ended.
+    /// How many faults there were, and how many were seen. Call it after the tree has ended.
     pub fn sampling(&mut self) -> Sampling {
-        let counts = self.samplers.iter_mut().map(|sampler| sampler.as_counter_mut().read().unwrap_or_default());
-        let faults = counts.sum();
-        let FaultBuffers { includes_kernel, sampled, lost, .. } = *self;
-        Sampling { faults, sampled, lost, includes_kernel }
+        let counters = self.processors.iter_mut().map(|buffers| buffers.faults.as_counter_mut());
+        let faults = counters.map(|counter| counter.read().unwrap_or_default()).sum();
+        let FaultBuffers { includes_kernel, seen, unwound, lost, .. } = *self;
+        Sampling { faults, seen, unwound, lost, includes_kernel }
     }
+}
+
+fn count(events: &[Timed], is_counted: impl Fn(&Event) -> bool) -> u64 {
+    events.iter().filter(|event| is_counted(&event.event)).count() as u64
+}
+
+/// Moves the events of a buffer to `events`; returns how many the kernel dropped.
+fn drain(sampler: &mut Sampler, reader: &Reader, events: &mut Vec<Timed>) -> u64 {
+    let config = sampler.as_counter().config().clone();
+    let mut lost = 0;
+    while let Some(record) = sampler.next_record() {
+        match parse(&record, &config, reader) {
+            Some(Found::Event(event)) => events.push(event),
+            Some(Found::Lost(dropped)) => lost += dropped,
+            Some(Found::Other) | None => {}
+        }
+    }
+    lost
 }
 
 /// How faults are sampled.
 struct Settings {
     process: i32,
     includes_kernel: bool,
-    buffer_bytes: usize,
+    sizes: Sizes,
 }
 
 impl Settings {
-    fn open(&self, processor: usize) -> io::Result<Sampler> {
-        let mut builder = Builder::new(Software::PAGE_FAULTS);
+    fn open(&self, processor: usize) -> io::Result<Buffers> {
+        let mut faults = self.event(Software::PAGE_FAULTS, processor);
+        faults.sample(SampleFlag::ADDR | SampleFlag::CALLCHAIN | SampleFlag::REGS_USER | SampleFlag::DATA_PAGE_SIZE);
+        // Two events of one kind would share a `perf_sample_data`, in which Linux 6.18 counts the stack of the first for the second
+        // too (`perf_prepare_sample`, kernel/events/core.c): its records would be as long. Faults that read a disk have no stack.
+        let mut stacks = self.event(Software::PAGE_FAULTS_MIN, processor);
+        stacks.sample(SampleFlag::ADDR | SampleFlag::CALLCHAIN | SampleFlag::REGS_USER | SampleFlag::STACK_USER);
+        stacks.sample_stack_user((self.sizes.stacks / BUFFERED_STACKS) as u32);
+        for builder in [&mut faults, &mut stacks] {
+            builder.sample_period(1).sample_regs_user(registers::perf_mask());
+            builder.exclude_callchain_kernel(true).sample_max_stack(MAX_CHAIN);
+        }
+        let mut code = self.event(Software::DUMMY, processor);
+        code.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
+        Ok(Buffers {
+            faults: faults.build()?.sampled(self.sizes.faults)?,
+            stacks: stacks.build()?.sampled(self.sizes.stacks)?,
+            code: code.build()?.sampled(self.sizes.code)?,
+        })
+    }
+
+    fn event(&self, event: Software, processor: usize) -> Builder<'static> {
+        let mut builder = Builder::new(event);
         builder.observe_pid(self.process).one_cpu(processor).inherit(true).enable_on_exec(true);
         builder.exclude_hv(true).exclude_kernel(!self.includes_kernel);
-        builder.sample_frequency(RATE_HZ).sample(
-            SampleFlag::TID
-                | SampleFlag::TIME
-                | SampleFlag::ADDR
-                | SampleFlag::REGS_USER
-                | SampleFlag::STACK_USER
-                | SampleFlag::DATA_PAGE_SIZE,
-        );
-        let stack_bytes = MAX_STACK_BYTES.min(self.buffer_bytes / MIN_BUFFERED);
-        builder.sample_regs_user(registers::perf_mask()).sample_stack_user(stack_bytes as u32);
-        builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true).sample_id_all(true);
-        builder.clockid(Clock::MONOTONIC);
-        builder.build()?.sampled(self.buffer_bytes)
+        builder.sample(SampleFlag::TID | SampleFlag::TIME).sample_id_all(true).clockid(Clock::MONOTONIC);
+        builder
     }
 }
 
@@ -151,25 +191,29 @@ fn processors() -> io::Result<Vec<usize>> {
 
 enum Found {
     Event(Timed),
-    /// A fault on a page that was present already.
-    PresentPage,
+    /// The kernel dropped records.
     Lost(u64),
     Other,
 }
 
 /// Parses a record; `None` if it is not as the kernel documents it.
-fn parse(record: &Record<'_>, config: &ParseConfig<Native>) -> Option<Found> {
+fn parse(record: &Record<'_>, config: &ParseConfig<Native>, reader: &Reader) -> Option<Found> {
     let body = record.to_contiguous();
     let mut bytes = Vec::with_capacity(body.len() + 8);
     bytes.extend(record.ty().to_ne_bytes());
     bytes.extend(record.misc().to_ne_bytes());
     bytes.extend((body.len() as u16 + 8).to_ne_bytes());
     bytes.extend_from_slice(&body);
-    Parser::new(&bytes[..], config.clone()).parse_record(Reader).ok()
+    Parser::new(&bytes[..], config.clone()).parse_record(*reader).ok()
 }
 
-/// Converts records to events.
-struct Reader;
+/// Converts the records of a buffer to events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Faults,
+    Stacks,
+    Code,
+}
 
 impl Reader {
     fn event(process: u32, metadata: &RecordMetadata, event: Event) -> Found {
@@ -217,16 +261,26 @@ impl<'a> Visitor<'a> for Reader {
     }
 
     fn visit_sample(self, sample: Sample<'a>, metadata: RecordMetadata) -> Found {
-        if sample.data_page_size().is_some_and(|bytes| bytes > 0) {
-            return Found::PresentPage;
-        }
-        let (Some(process), Some(time_ns), Some(address)) = (sample.pid(), sample.time(), sample.addr()) else {
+        let (Some(process), Some(task), Some(time_ns)) = (sample.pid(), sample.tid(), sample.time()) else {
             return Found::Other;
         };
-        let registers = sample.regs_user().and_then(Registers::of_sample).unwrap_or_default();
-        let stack = sample.stack_user().unwrap_or_default().to_vec();
+        let Some(registers) = sample.regs_user().and_then(Registers::of_sample) else { return Found::Other };
         let is_in_kernel = metadata.misc() & MODE_MASK == MODE_KERNEL;
-        let event = Event::Fault { address, is_in_kernel, caller: Caller { registers, stack } };
+        let place = Place { task, instruction: registers.instruction, stack: registers.stack, is_in_kernel };
+        // The list has markers (PERF_CONTEXT_USER), which are negative.
+        let chain: Chain =
+            sample.callchain().unwrap_or_default().iter().copied().filter(|at| (*at as i64) > 0).collect();
+        let Some(address) = sample.addr() else { return Found::Other };
+        let event = match self {
+            // A page that was present is not touched for the first time.
+            Reader::Faults if sample.data_page_size() == Some(0) => Event::Fault { address, place, chain },
+            Reader::Stacks => {
+                let stack = sample.stack_user().unwrap_or_default().to_vec();
+                let caller = Caller { registers, stack };
+                Event::Sample { number: SampleNumber::default(), address, place, chain, caller }
+            }
+            _ => return Found::Other,
+        };
         Found::Event(Timed { time_ns, process, event })
     }
 }

@@ -22,9 +22,10 @@ mod names;
 mod process;
 mod recorder;
 mod registers;
+mod samples;
 mod touches;
 
-pub use event::{LookAt, MappedRange, Moment};
+pub use event::{LookAt, MappedRange, Moment, PresentMapping};
 pub use faults::Unavailable;
 pub use recorder::{Method, Recorder, StartError};
 pub use registers::Registers;

@@ -9,14 +9,50 @@ use policy::census::{Backing, Region};
 use policy::first_touch::Stack;
 use policy::size::PageSize;
 
-use crate::event::{Caller, CodeMapping, Event, LookAt, Moment};
+use crate::event::{Caller, Chain, CodeMapping, Event, LookAt, Moment, Place, PresentMapping, SampleNumber, Timed};
 use crate::modules::{ModuleId, Modules};
 use crate::names::GeneratedNames;
 use crate::registers::{Cache, Unwinder, unwind_registers};
-use crate::touches::{StackId, Touches};
+use crate::samples::{FaultAt, Samples};
+use crate::touches::Touches;
 
 /// The most functions of a stack.
 const MAX_FRAMES: usize = 256;
+
+/// The number of an interned stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct StackId(u32);
+
+/// The number of a [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct FaultId(u32);
+
+/// What is known about the stack of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Fault {
+    /// The sample at the same place.
+    sample: Option<SampleNumber>,
+    /// Whether that has the same frame pointers.
+    has_same_chain: bool,
+    /// The stack by frame pointers.
+    by_chain: StackId,
+}
+
+/// A sample that was unwound.
+#[derive(Clone, Copy)]
+struct Unwound {
+    stack: StackId,
+    /// Whether the stack has all callers that the frame pointers have: then the code keeps frame pointers.
+    keeps_frame_pointers: bool,
+}
+
+/// What made a page present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Touched {
+    ByFault(FaultId),
+    /// The call that populated it.
+    ByCall(StackId),
+}
 
 /// A function, by the address in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,12 +70,18 @@ enum Frame {
 /// The processes of a tree.
 pub struct Processes {
     base: PageSize,
+    pmd: Option<PageSize>,
     modules: Modules,
     processes: HashMap<u32, Process>,
     cache: Cache,
     /// All stacks, the innermost function first.
     stacks: Vec<Vec<Frame>>,
     numbers: HashMap<Vec<Frame>, StackId>,
+    samples: Samples,
+    samples_read: u32,
+    unwound: HashMap<SampleNumber, Unwound>,
+    faults: Vec<Fault>,
+    fault_numbers: HashMap<Fault, FaultId>,
     looks: BTreeMap<(u32, Moment), Look>,
 }
 
@@ -50,9 +92,9 @@ struct Process {
     /// Executable memory, by its first address.
     code: BTreeMap<u64, Code>,
     /// Shared with a fork until one of the two changes it, like `mapped`.
-    touches: Arc<Touches>,
+    touches: Arc<Touches<Touched>>,
     /// The calls that mapped the memory, for memory whose touch was not seen.
-    mapped: Arc<Touches>,
+    mapped: Arc<Touches<StackId>>,
 }
 
 /// Executable memory.
@@ -65,14 +107,14 @@ struct Code {
 }
 
 /// Where memory comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Origin {
-    /// This stack touched it.
-    Touched(StackId),
+    /// This touched it.
+    Touched(Touched),
     /// This stack mapped it. The touch was not seen.
     Mapped(StackId),
-    /// Neither was seen.
-    Unknown,
+    /// Neither was seen. The name of the mapping.
+    Unknown(String),
 }
 
 /// The memory of a process at one moment.
@@ -83,21 +125,37 @@ struct Look {
 }
 
 impl Processes {
-    /// No processes. `base` is the base page of the kernel.
-    pub fn new(base: PageSize) -> Processes {
+    /// No processes. `base` is the base page of the kernel, and `pmd` its PMD leaf.
+    pub fn new(base: PageSize, pmd: Option<PageSize>) -> Processes {
         Processes {
             base,
+            pmd,
             modules: Modules::default(),
             processes: HashMap::new(),
             cache: Cache::default(),
             stacks: Vec::new(),
             numbers: HashMap::new(),
+            samples: Samples::default(),
+            samples_read: 0,
+            unwound: HashMap::new(),
+            faults: Vec::new(),
+            fault_numbers: HashMap::new(),
             looks: BTreeMap::new(),
         }
     }
 
+    /// Takes note of an event as soon as it is read, before the earlier ones are applied.
+    pub fn announce(&mut self, event: &mut Timed) {
+        if let Event::Sample { number, address, place, chain, .. } = &mut event.event {
+            *number = SampleNumber(self.samples_read);
+            self.samples_read += 1;
+            let at = FaultAt { time_ns: event.time_ns, address: *address, place: *place, chain: chain.clone() };
+            self.samples.add(*number, at);
+        }
+    }
+
     /// Applies an event. Events must come in order of time.
-    pub fn apply(&mut self, process: u32, event: Event) {
+    pub fn apply(&mut self, Timed { time_ns, process, event }: Timed) {
         match event {
             Event::Exec(name) => {
                 self.processes.insert(process, Process { name, ..Process::default() });
@@ -108,18 +166,19 @@ impl Processes {
                 self.processes.insert(process, copy);
             }
             Event::Code(mapping) => self.map_code(process, &mapping),
-            Event::Fault { address, is_in_kernel, caller } => {
-                let stack = self.unwind(process, &caller, is_in_kernel);
+            Event::Fault { address, place, chain } => {
                 let page = self.base.align_down(address);
-                self.touches(process).touch(page, stack);
+                let fault = self.fault(process, &FaultAt { time_ns, address, place, chain });
+                self.touches(process).touch(page, Touched::ByFault(fault));
             }
+            Event::Sample { number, place, chain, caller, .. } => self.sample(process, number, &place, &chain, &caller),
             Event::Mapped(range, caller) => {
-                let stack = self.unwind(process, &caller, false);
+                let stack = self.stack_of(process, &caller);
                 self.mapped(process).map(range, stack);
             }
             Event::Populated(range, caller) => {
-                let stack = self.unwind(process, &caller, false);
-                self.touches(process).populate(range, stack);
+                let stack = self.stack_of(process, &caller);
+                self.touches(process).populate(range, Touched::ByCall(stack));
             }
             Event::Moved { from, to, bytes } => {
                 self.touches(process).move_memory(from, to, bytes);
@@ -132,7 +191,7 @@ impl Processes {
         }
     }
 
-    /// The memory of all processes when they ended; of `running`, while it ran. `has_touches`: page faults were sampled.
+    /// The memory of all processes when they ended; of `running`, while it ran. `has_touches`: page faults were seen.
     pub fn stacks(&self, running: Option<u32>, has_touches: bool) -> Vec<Stack> {
         let mut found: BTreeMap<Vec<String>, BTreeMap<PageSize, u64>> = BTreeMap::new();
         for ((process, moment), look) in &self.looks {
@@ -141,7 +200,7 @@ impl Processes {
                 continue;
             }
             for ((origin, leaf), bytes) in &look.memory {
-                *found.entry(self.names(look, *origin, has_touches)).or_default().entry(*leaf).or_default() += bytes;
+                *found.entry(self.names(look, origin, has_touches)).or_default().entry(*leaf).or_default() += bytes;
             }
         }
         let mut stacks: Vec<Stack> = found.into_iter().map(|(frames, leaves)| Stack { frames, leaves }).collect();
@@ -149,11 +208,11 @@ impl Processes {
         stacks
     }
 
-    fn touches(&mut self, process: u32) -> &mut Touches {
+    fn touches(&mut self, process: u32) -> &mut Touches<Touched> {
         Arc::make_mut(&mut self.processes.entry(process).or_default().touches)
     }
 
-    fn mapped(&mut self, process: u32) -> &mut Touches {
+    fn mapped(&mut self, process: u32) -> &mut Touches<StackId> {
         Arc::make_mut(&mut self.processes.entry(process).or_default().mapped)
     }
 
@@ -174,7 +233,50 @@ impl Processes {
         }
     }
 
-    fn unwind(&mut self, process: u32, caller: &Caller, is_in_kernel: bool) -> StackId {
+    fn fault(&mut self, process: u32, at: &FaultAt) -> FaultId {
+        let state = self.processes.entry(process).or_default();
+        let lookup = |(number, address): (usize, &u64)| state.frame(process, address - u64::from(number > 0));
+        let kernel = at.place.is_in_kernel.then_some(Frame::Kernel);
+        let frames = kernel.into_iter().chain(at.chain.iter().enumerate().map_while(lookup)).collect();
+        let by_chain = self.number(frames);
+        let nearest = self.samples.nearest(at);
+        let fault = Fault {
+            sample: nearest.map(|(number, _)| number),
+            has_same_chain: nearest.is_some_and(|(_, is_same)| is_same),
+            by_chain,
+        };
+        let new = FaultId(self.faults.len() as u32);
+        let id = *self.fault_numbers.entry(fault).or_insert(new);
+        if id == new {
+            self.faults.push(fault);
+        }
+        id
+    }
+
+    /// The stack of a fault: the sampled one, unless its frame pointers show that the callers were others.
+    fn stack_of_fault(&self, FaultId(number): FaultId) -> StackId {
+        let fault = self.faults[number as usize];
+        match fault.sample.and_then(|sample| self.unwound.get(&sample)) {
+            Some(sample) if fault.has_same_chain || !sample.keeps_frame_pointers => sample.stack,
+            _ => fault.by_chain,
+        }
+    }
+
+    fn sample(&mut self, process: u32, number: SampleNumber, place: &Place, chain: &Chain, caller: &Caller) {
+        let (addresses, is_whole) = self.unwind(process, caller);
+        let callers = chain.get(1..).unwrap_or_default();
+        let keeps_frame_pointers = !callers.is_empty() && callers.iter().all(|at| addresses.contains(at));
+        let stack = self.number_of(process, &addresses, is_whole, place.is_in_kernel);
+        self.unwound.insert(number, Unwound { stack, keeps_frame_pointers });
+    }
+
+    fn stack_of(&mut self, process: u32, caller: &Caller) -> StackId {
+        let (addresses, is_whole) = self.unwind(process, caller);
+        self.number_of(process, &addresses, is_whole, false)
+    }
+
+    /// The instruction and the return addresses of a stack, and whether it was followed to its end.
+    fn unwind(&mut self, process: u32, caller: &Caller) -> (Vec<u64>, bool) {
         let state = self.processes.entry(process).or_default();
         let first = caller.registers.stack;
         let mut read = |address: u64| {
@@ -183,25 +285,26 @@ impl Processes {
             Ok(u64::from_ne_bytes(*word))
         };
         let registers = unwind_registers(&caller.registers);
-        let mut frames = Vec::new();
-        if is_in_kernel {
-            frames.push(Frame::Kernel);
-        }
         let mut found = state.unwinder.iter_frames(caller.registers.instruction, registers, &mut self.cache, &mut read);
+        let mut addresses = Vec::new();
         loop {
-            let next = found.next();
-            let frame = match next {
-                Ok(Some(address)) if frames.len() < MAX_FRAMES => state.frame(process, address.address_for_lookup()),
-                Ok(None) => break,
-                _ => None,
-            };
-            match frame {
-                Some(frame) => frames.push(frame),
-                None => {
-                    frames.push(Frame::Unknown);
-                    break;
-                }
+            match found.next() {
+                Ok(Some(address)) if addresses.len() < MAX_FRAMES => addresses.push(address.address()),
+                Ok(None) => return (addresses, true),
+                _ => return (addresses, false),
             }
+        }
+    }
+
+    /// Interns a stack. An address that is no code ends it: unwinding has failed there.
+    fn number_of(&mut self, process: u32, addresses: &[u64], is_whole: bool, is_in_kernel: bool) -> StackId {
+        let state = self.processes.entry(process).or_default();
+        let functions =
+            addresses.iter().enumerate().map(|(at, address)| state.frame(process, address - u64::from(at > 0)));
+        let mut frames: Vec<Frame> = is_in_kernel.then_some(Frame::Kernel).into_iter().collect();
+        frames.extend(functions.map_while(|frame| frame));
+        if !is_whole || frames.len() - usize::from(is_in_kernel) < addresses.len() {
+            frames.push(Frame::Unknown);
         }
         self.number(frames)
     }
@@ -219,19 +322,22 @@ impl Processes {
     fn look(&mut self, process: u32, look: LookAt) {
         let state = self.processes.entry(process).or_default();
         let mut memory = HashMap::new();
-        for (mapping, regions) in &look.areas {
-            for Region { start, end, mapping: how } in regions {
-                if how.backing == Backing::Zero {
+        for PresentMapping { addresses, name, regions } in &look.mappings {
+            for Region { start, end, mapping } in regions {
+                if mapping.backing == Backing::Zero {
                     continue;
                 }
                 let mut add = |origin, part: Range<u64>| {
-                    *memory.entry((origin, how.leaf)).or_default() += part.end - part.start;
+                    *memory.entry((origin, mapping.leaf)).or_default() += part.end - part.start;
                 };
-                state.touches.each_part(mapping, *start..*end, |stack, part| match stack {
-                    Some(stack) => add(Origin::Touched(stack), part),
-                    None => state.mapped.each_part(mapping, part, |stack, part| {
-                        add(stack.map_or(Origin::Unknown, Origin::Mapped), part);
-                    }),
+                let reach = mapping.leaf.max(self.pmd.unwrap_or(mapping.leaf));
+                state.mapped.each_range(&(*start..*end), |mapped, bounds, part| {
+                    let bounds = bounds.start.max(addresses.start)..bounds.end.min(addresses.end);
+                    state.touches.each_part(&bounds, reach, &part, |touched, part| match (touched, mapped) {
+                        (Some(touched), _) => add(Origin::Touched(touched), part),
+                        (None, Some(mapped)) => add(Origin::Mapped(mapped), part),
+                        (None, None) => add(Origin::Unknown(name.clone()), part),
+                    });
                 });
             }
         }
@@ -243,20 +349,25 @@ impl Processes {
         }
     }
 
-    /// The names of a stack, the process first. `has_touches`: touches were sampled, but not that of this memory.
-    fn names(&self, look: &Look, origin: Origin, has_touches: bool) -> Vec<String> {
-        let stack = match origin {
-            Origin::Touched(stack) | Origin::Mapped(stack) => self.stacks[stack.0 as usize].as_slice(),
-            Origin::Unknown => &[],
-        };
-        let functions = stack.iter().rev().map(|frame| self.name(look, *frame));
-        let unseen = match origin {
-            Origin::Touched(_) => None,
-            Origin::Mapped(_) if !has_touches => None,
-            _ if has_touches => Some("[not sampled]".to_string()),
-            _ => Some("[mapped at exec]".to_string()),
-        };
-        std::iter::once(look.name.clone()).chain(functions).chain(unseen).collect()
+    /// The names of a stack, the process first. `has_touches`: touches were seen, but not that of this memory.
+    fn names(&self, look: &Look, origin: &Origin, has_touches: bool) -> Vec<String> {
+        let functions =
+            |stack: &StackId| self.stacks[stack.0 as usize].iter().rev().map(|frame| self.name(look, *frame));
+        let unseen = if has_touches { "[not seen]" } else { "[mapped at exec]" };
+        let mut names = vec![look.name.clone()];
+        match origin {
+            Origin::Touched(Touched::ByCall(stack)) => names.extend(functions(stack)),
+            Origin::Touched(Touched::ByFault(fault)) => names.extend(functions(&self.stack_of_fault(*fault))),
+            Origin::Mapped(stack) => {
+                names.extend(functions(stack));
+                names.extend(has_touches.then(|| unseen.into()));
+            }
+            Origin::Unknown(mapping) => {
+                names.push(unseen.into());
+                names.push(mapping_name(mapping));
+            }
+        }
+        names
     }
 
     fn name(&self, look: &Look, frame: Frame) -> String {
@@ -266,6 +377,14 @@ impl Processes {
             Frame::Kernel => "[kernel]".into(),
             Frame::Unknown => "[not unwound]".into(),
         }
+    }
+}
+
+/// The name of a file, or of another mapping.
+fn mapping_name(name: &str) -> String {
+    match name.rsplit('/').next() {
+        Some("") | None => "[anonymous]".into(),
+        Some(name) => name.into(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! [`Recorder`]: the thread that reads events while the program runs.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -9,17 +8,18 @@ use std::time::{Duration, Instant};
 
 use host::maps::Vma;
 use nix::time::{ClockId, clock_gettime};
-use policy::census::Region;
 use policy::first_touch::{FirstTouches, Sampling, Source};
 use policy::size::PageSize;
 
-use crate::event::{Caller, CodeFile, CodeMapping, Event, LookAt, MappedRange, Moment, Timed};
+use crate::event::{Caller, CodeFile, CodeMapping, Event, LookAt, MappedRange, Timed};
 use crate::faults::{FaultBuffers, Unavailable};
 use crate::process::Processes;
 use crate::registers::Registers;
 
 /// The interval at which the buffers are read.
-const INTERVAL: Duration = Duration::from_millis(3);
+const INTERVAL: Duration = Duration::from_millis(2);
+/// How long an event waits for earlier ones and for samples. The thread may be late by some intervals.
+const LAG: Duration = Duration::from_millis(20);
 
 /// Records who touches the memory of a process tree.
 pub struct Recorder {
@@ -60,17 +60,21 @@ impl Method {
 }
 
 impl Recorder {
-    /// Begins to record `process`, which is stopped before its exec.
+    /// Begins to record `process`, which is stopped before its exec. The kernel's page sizes are `base`, and `pmd` for PMD leaves.
     ///
     /// # Errors
     /// If page faults cannot be sampled although they are the method, or if no thread can be started.
-    pub fn start(method: Method, process: i32, base: PageSize) -> Result<Recorder, StartError> {
+    pub fn start(
+        method: Method,
+        process: i32,
+        (base, pmd): (PageSize, Option<PageSize>),
+    ) -> Result<Recorder, StartError> {
         let buffers = match method {
             Method::PageFaults { .. } => Some(FaultBuffers::open(process)?),
             Method::MappingCalls(_) => None,
         };
         let (events, received) = channel();
-        let processes = Processes::new(base);
+        let processes = Processes::new(base, pmd);
         let thread = std::thread::Builder::new().name("stacks".into());
         let thread = thread.spawn(move || read(processes, buffers, &received))?;
         Ok(Recorder { events, thread, method })
@@ -126,16 +130,9 @@ impl Recorder {
         self.send(process, Event::Freed(range));
     }
 
-    /// Memory was inspected: its mappings, each with its present memory. `generated_names` is the file in which the program names
-    /// the functions that it generated.
-    pub fn look(
-        &self,
-        process: u32,
-        moment: Moment,
-        areas: Vec<(Range<u64>, Vec<Region>)>,
-        generated_names: Option<File>,
-    ) {
-        self.send(process, Event::Looked(LookAt { moment, areas, generated_names }));
+    /// Memory was inspected.
+    pub fn look(&self, process: u32, look: LookAt) {
+        self.send(process, Event::Looked(look));
     }
 
     /// Ends the recording. Of the process `running`, the memory is that of the last look while it ran, and otherwise that of its end.
@@ -161,8 +158,8 @@ fn now_ns() -> u64 {
     now.as_nanos() as u64
 }
 
-/// Applies the events in order of time. An event of one processor can be read before an earlier one of another; so events wait
-/// until the buffers were read once more. Unwinding is interrupted to read the buffers before they are full.
+/// Applies the events in order of time. An event of one processor can be read before an earlier one of another, and the stack of
+/// a fault can be sampled after it, so events wait for [`LAG`]. Unwinding is interrupted to read the buffers before they are full.
 fn read(
     mut processes: Processes,
     mut buffers: Option<FaultBuffers>,
@@ -170,7 +167,7 @@ fn read(
 ) -> (Processes, Option<Sampling>) {
     // By time, and in the order in which they were read.
     let mut waiting: BTreeMap<(u64, u64), Timed> = BTreeMap::new();
-    let (mut number, mut complete_until_ns, mut has_ended) = (0, 0, false);
+    let (mut number, mut has_ended) = (0, false);
     while !has_ended || !waiting.is_empty() {
         let (began, began_ns) = (Instant::now(), now_ns());
         let mut new: Vec<Timed> = received.try_iter().collect();
@@ -178,18 +175,17 @@ fn read(
         if let Some(buffers) = &mut buffers {
             buffers.drain(&mut new);
         }
-        for event in new {
+        for mut event in new {
+            processes.announce(&mut event);
             waiting.insert((event.time_ns, number), event);
             number += 1;
         }
-        let until_ns = if has_ended { u64::MAX } else { complete_until_ns };
+        let until_ns = if has_ended { u64::MAX } else { began_ns.saturating_sub(LAG.as_nanos() as u64) };
         while began.elapsed() < INTERVAL
             && let Some(first) = waiting.first_entry().filter(|first| first.key().0 < until_ns)
         {
-            let Timed { process, event, .. } = first.remove();
-            processes.apply(process, event);
+            processes.apply(first.remove());
         }
-        complete_until_ns = began_ns;
         if !has_ended {
             std::thread::sleep(INTERVAL.saturating_sub(began.elapsed()));
         }

@@ -3,27 +3,31 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The number of an interned stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StackId(pub u32);
+use policy::size::PageSize;
 
-/// The sampled touches and the observed mapping calls of one address space.
-#[derive(Clone, Debug, Default)]
-pub struct Touches {
+/// The touches and the mapping calls of one address space. `T` says where the program was.
+#[derive(Clone, Debug)]
+pub struct Touches<T> {
     /// By the address of the page.
-    pages: BTreeMap<u64, StackId>,
+    pages: BTreeMap<u64, T>,
     /// Ranges that one call mapped or populated, by their first addresses. They do not overlap.
-    ranges: BTreeMap<u64, (u64, StackId)>,
+    ranges: BTreeMap<u64, (u64, T)>,
 }
 
-impl Touches {
+impl<T> Default for Touches<T> {
+    fn default() -> Touches<T> {
+        Touches { pages: BTreeMap::new(), ranges: BTreeMap::new() }
+    }
+}
+
+impl<T: Copy> Touches<T> {
     /// A page that was not present was touched.
-    pub fn touch(&mut self, page: u64, stack: StackId) {
+    pub fn touch(&mut self, page: u64, stack: T) {
         self.pages.insert(page, stack);
     }
 
     /// A range was mapped or populated by one call.
-    pub fn map(&mut self, range: Range<u64>, stack: StackId) {
+    pub fn map(&mut self, range: Range<u64>, stack: T) {
         self.forget(range.clone());
         if !range.is_empty() {
             self.ranges.insert(range.start, (range.end, stack));
@@ -31,7 +35,7 @@ impl Touches {
     }
 
     /// A range was populated by one call. If parts of it were touched before, which parts is not known, and they keep their stacks.
-    pub fn populate(&mut self, range: Range<u64>, stack: StackId) {
+    pub fn populate(&mut self, range: Range<u64>, stack: T) {
         if !range.is_empty() && self.pages.range(range.clone()).next().is_none() {
             self.map(range, stack);
         }
@@ -52,7 +56,7 @@ impl Touches {
     }
 
     /// Removes what is known about a range, and returns it.
-    fn take(&mut self, range: Range<u64>) -> Touches {
+    fn take(&mut self, range: Range<u64>) -> Touches<T> {
         let mut taken = Touches::default();
         if range.is_empty() {
             return taken;
@@ -77,53 +81,68 @@ impl Touches {
         taken
     }
 
-    /// Reports the stack of each part of `region`, which is present memory of `mapping`; `None` for memory whose touch is not
-    /// known.
-    pub fn each_part(
-        &self,
-        mapping: &Range<u64>,
-        region: Range<u64>,
-        mut report: impl FnMut(Option<StackId>, Range<u64>),
-    ) {
+    /// Reports what mapped each part of `region`: what is known of it, the bounds of the range, and the part.
+    pub fn each_range(&self, region: &Range<u64>, mut report: impl FnMut(Option<T>, Range<u64>, Range<u64>)) {
         let first = self.ranges.range(..=region.start).next_back().map_or(region.start, |(start, _)| *start);
-        let mut at = region.start;
-        for (&start, &(end, stack)) in self.ranges.range(first..region.end) {
-            let (start, end) = (start.max(region.start), end.min(region.end));
-            if start < end {
-                self.each_touched_part(mapping, at..start, &mut report);
-                report(Some(stack), start..end);
-                at = end;
+        let (mut at, mut gap_start) = (region.start, 0);
+        for (&start, &(end, mapped)) in self.ranges.range(first..region.end) {
+            let part = start.max(region.start)..end.min(region.end);
+            if !part.is_empty() {
+                if at < part.start {
+                    report(None, gap_start..start, at..part.start);
+                }
+                at = part.end;
+                report(Some(mapped), start..end, part);
             }
+            gap_start = end;
         }
-        self.each_touched_part(mapping, at..region.end, &mut report);
+        if at < region.end {
+            report(None, gap_start..u64::MAX, at..region.end);
+        }
     }
 
-    /// Gives each page the stack of the touched page of the mapping that shares the smallest naturally aligned block with it.
+    /// Reports what touched each part of `region`, which is present memory between the `bounds` of a mapping; `None` for memory
+    /// whose touch is not known. The largest block of pages that one fault makes present is `reach`.
+    pub fn each_part(
+        &self,
+        bounds: &Range<u64>,
+        reach: PageSize,
+        region: &Range<u64>,
+        mut report: impl FnMut(Option<T>, Range<u64>),
+    ) {
+        self.each_range(region, |populated, _, part| match populated {
+            Some(_) => report(populated, part),
+            None => self.each_touched_part(bounds, reach, part, &mut report),
+        });
+    }
+
+    /// Gives each page the touch with which it shares the smallest naturally aligned block, if that is at most `reach`.
     fn each_touched_part(
         &self,
-        mapping: &Range<u64>,
+        bounds: &Range<u64>,
+        reach: PageSize,
         region: Range<u64>,
-        report: &mut impl FnMut(Option<StackId>, Range<u64>),
+        report: &mut impl FnMut(Option<T>, Range<u64>),
     ) {
-        if region.is_empty() {
-            return;
-        }
-        let before = self.pages.range(mapping.start..=region.start.max(mapping.start)).next_back();
-        let after = self.pages.range(region.start + 1..mapping.end.max(region.start + 1));
-        let mut touched = before.into_iter().chain(after).map(|(page, stack)| (*page, *stack));
-        let Some(mut owner) = touched.next() else { return report(None, region) };
+        let before = self.pages.range(bounds.start..=region.start.max(bounds.start)).next_back();
+        let after = self.pages.range(region.start + 1..bounds.end.max(region.start + 1));
+        let mut touched = before.into_iter().chain(after).map(|(page, touch)| (*page, *touch)).peekable();
         let mut at = region.start;
-        for next in touched {
-            let cut = boundary(owner.0, next.0).clamp(at, region.end);
-            if cut > at {
-                report(Some(owner.1), at..cut);
+        while let Some((page, touch)) = touched.next() {
+            let end = touched.peek().map_or(region.end, |(next, _)| boundary(page, *next).clamp(at, region.end));
+            let block = reach.align_down(page)..reach.align_down(page).saturating_add(reach.bytes());
+            let inside = block.start.clamp(at, end)..block.end.clamp(at, end);
+            for (touch, part) in [(None, at..inside.start), (Some(touch), inside.clone()), (None, inside.end..end)] {
+                if !part.is_empty() {
+                    report(touch, part);
+                }
             }
-            (at, owner) = (cut, next);
+            at = end;
             if at >= region.end {
                 return;
             }
         }
-        report(Some(owner.1), at..region.end);
+        report(None, at..region.end);
     }
 }
 
@@ -140,10 +159,12 @@ mod tests {
     use super::*;
 
     const PAGE: u64 = 4096;
+    /// The reach of the property test.
+    const REACH_PAGES: u64 = 16;
 
-    fn parts(touches: &Touches, mapping: Range<u64>, region: Range<u64>) -> Vec<(Option<u32>, Range<u64>)> {
+    fn parts(touches: &Touches<u32>, mapping: Range<u64>, region: Range<u64>) -> Vec<(Option<u32>, Range<u64>)> {
         let mut parts = Vec::new();
-        touches.each_part(&mapping, region, |stack, range| parts.push((stack.map(|id| id.0), range)));
+        touches.each_part(&mapping, PageSize::M2, &region, |stack, range| parts.push((stack, range)));
         parts
     }
 
@@ -151,30 +172,30 @@ mod tests {
     fn a_large_page_belongs_to_the_fault_that_made_it() {
         let mut touches = Touches::default();
         // The second block of 2M was touched near its end, the third at its start.
-        touches.touch((4 << 20) - PAGE, StackId(1));
-        touches.touch(4 << 20, StackId(2));
+        touches.touch((4 << 20) - PAGE, 1);
+        touches.touch(4 << 20, 2);
         let mapping = 0..8 << 20;
         assert_eq!(parts(&touches, mapping.clone(), 2 << 20..4 << 20), [(Some(1), 2 << 20..4 << 20)]);
         assert_eq!(parts(&touches, mapping.clone(), 4 << 20..6 << 20), [(Some(2), 4 << 20..6 << 20)]);
         assert_eq!(
             parts(&touches, mapping, 0..8 << 20),
-            [(Some(1), 0..4 << 20), (Some(2), 4 << 20..8 << 20)],
-            "what was not sampled belongs to the nearest"
+            [(None, 0..2 << 20), (Some(1), 2 << 20..4 << 20), (Some(2), 4 << 20..6 << 20), (None, 6 << 20..8 << 20)],
+            "no fault makes more than a large page present"
         );
     }
 
     #[test]
     fn memory_of_another_mapping_is_not_near() {
         let mut touches = Touches::default();
-        touches.touch(PAGE, StackId(1));
+        touches.touch(PAGE, 1);
         assert_eq!(parts(&touches, 2 * PAGE..4 * PAGE, 2 * PAGE..3 * PAGE), [(None, 2 * PAGE..3 * PAGE)]);
     }
 
     #[test]
     fn populated_memory_belongs_to_its_call_and_moves_with_it() {
         let mut touches = Touches::default();
-        touches.touch(0, StackId(1));
-        touches.map(2 * PAGE..6 * PAGE, StackId(2));
+        touches.touch(0, 1);
+        touches.map(2 * PAGE..6 * PAGE, 2);
         touches.move_memory(4 * PAGE, 20 * PAGE, 4 * PAGE);
         assert_eq!(
             parts(&touches, 0..8 * PAGE, 0..8 * PAGE),
@@ -193,7 +214,8 @@ mod tests {
 
     impl SlowTouches {
         fn of(&self, page: u64, mapping: &Range<u64>) -> Option<u32> {
-            let near = self.pages.iter().filter(|(at, _)| mapping.contains(&(**at * PAGE)));
+            let near =
+                self.pages.iter().filter(|(at, _)| mapping.contains(&(**at * PAGE)) && (**at ^ page) < REACH_PAGES);
             let block_bits = |at: u64| u64::BITS - (at ^ page).leading_zeros();
             let nearest = near.min_by_key(|(at, _)| (block_bits(**at), at.abs_diff(page)));
             self.mapped.get(&page).or(nearest.map(|(_, stack)| stack)).copied()
@@ -211,11 +233,11 @@ mod tests {
                 let (stack, range) = (stack as u32, at..at + pages);
                 match what {
                     0 => {
-                        touches.touch(at * PAGE, StackId(stack));
+                        touches.touch(at * PAGE, stack);
                         slow.pages.insert(at, stack);
                     }
                     1 => {
-                        touches.map(at * PAGE..range.end * PAGE, StackId(stack));
+                        touches.map(at * PAGE..range.end * PAGE, stack);
                         range.for_each(|page| {
                             slow.pages.remove(&page);
                             slow.mapped.insert(page, stack);
@@ -244,11 +266,11 @@ mod tests {
             }
             let mapping = mapping.0 * PAGE..(mapping.0 + mapping.1) * PAGE;
             let mut next = mapping.start;
-            touches.each_part(&mapping, mapping.clone(), |stack, range| {
+            touches.each_part(&mapping, PageSize::K64, &mapping, |stack, range| {
                 assert_eq!(range.start, next, "parts follow one another");
                 next = range.end;
                 for page in range.start / PAGE..range.end / PAGE {
-                    assert_eq!(stack.map(|id| id.0), slow.of(page, &mapping), "page {page}");
+                    assert_eq!(stack, slow.of(page, &mapping), "page {page}");
                 }
             });
             assert_eq!(next, mapping.end);

@@ -33,7 +33,12 @@ pub fn text(found: &FirstTouches, width: usize) -> String {
         Source::PageFaults(_) => "first touched by",
         Source::MappingCalls { .. } => "mapped by",
     };
-    let rows = shown.iter().map(|stack| [format_bytes(stack.bytes()), sizes(&stack.leaves), inner_first(stack)]);
+    let has_one_name = found.stacks.windows(2).all(|pair| pair[0].frames.first() == pair[1].frames.first());
+    let rows = shown.iter().map(|stack| {
+        let process = stack.frames.first().filter(|_| !has_one_name).map(|name| format!(" < {}", printable(name)));
+        let functions = inner_first(stack) + &process.unwrap_or_default();
+        [format_bytes(stack.bytes()), sizes(&stack.leaves), functions]
+    });
     let table = grid::last_folded(["memory", "mapped with", verb], rows, width);
     let rest = found.stacks.len() - shown.len();
     let rest_bytes: u64 = all - shown.iter().map(|stack| stack.bytes()).sum::<u64>();
@@ -70,8 +75,9 @@ pub struct Document {
 #[derive(Debug, Serialize)]
 struct SamplingDocument {
     faults: u64,
-    sampled_faults: u64,
-    lost_samples: u64,
+    first_touches: u64,
+    unwound_stacks: u64,
+    lost_faults: u64,
     includes_kernel: bool,
 }
 
@@ -92,13 +98,14 @@ pub fn document(found: &FirstTouches) -> Document {
     };
     let stacks = found.stacks.iter().map(stack).collect();
     match &found.source {
-        Source::PageFaults(Sampling { faults, sampled, lost, includes_kernel }) => Document {
+        Source::PageFaults(Sampling { faults, seen, unwound, lost, includes_kernel }) => Document {
             source: "page_faults",
             why_not_page_faults: None,
             sampling: Some(SamplingDocument {
                 faults: *faults,
-                sampled_faults: *sampled,
-                lost_samples: *lost,
+                first_touches: *seen,
+                unwound_stacks: *unwound,
+                lost_faults: *lost,
                 includes_kernel: *includes_kernel,
             }),
             stacks,
@@ -112,24 +119,22 @@ pub fn document(found: &FirstTouches) -> Document {
 /// How the stacks were found, and what that leaves out.
 fn notes(found: &FirstTouches) -> Vec<String> {
     match &found.source {
-        Source::PageFaults(Sampling { faults, sampled, lost, includes_kernel }) => {
-            let how = if sampled >= faults {
-                format!("  stacks are those of all {faults} page faults")
-            } else {
-                format!(
-                    "  stacks are those of {sampled} of {faults} page faults; a page between two of them belongs to the one in \
-                     the smaller aligned block"
-                )
-            };
-            let lost = (*lost > 0).then(|| format!("  {lost} samples were lost, because the kernel's buffer was full"));
-            let kernel = "  pages that the kernel touched for the program, as in read(2), were not sampled: that needs root, or \
+        Source::PageFaults(Sampling { faults, seen, unwound, lost, includes_kernel }) => {
+            let how = format!(
+                "  {faults} page faults, {seen} of them on pages that were not present; {unwound} stacks were unwound, and another \
+                 fault at the same instruction and stack pointer has the stack of the nearest in time"
+            );
+            let were_lost = "faults were lost, because the kernel's buffer was full; their pages belong to the fault in the smallest \
+                        aligned block";
+            let lost = (*lost > 0).then(|| format!("  {lost} {were_lost}"));
+            let kernel = "  pages that the kernel touched for the program, as in read(2), were not seen: that needs root, or \
                           kernel.perf_event_paranoid=1";
             let kernel = (!includes_kernel).then(|| kernel.to_string());
-            [Some(how), lost, kernel].into_iter().flatten().collect()
+            std::iter::once(how).chain(lost).chain(kernel).collect()
         }
         Source::MappingCalls { why } => vec![format!(
             "  the functions are those that mapped the memory, and others may have touched it first: page faults cannot be \
-             sampled here: {why}"
+             seen here: {why}"
         )],
     }
 }
@@ -190,10 +195,10 @@ mod tests {
 
     #[test]
     fn the_largest_stacks_are_rows_and_the_rest_is_counted() {
-        let sampling = Sampling { faults: 900, sampled: 300, lost: 7, includes_kernel: false };
+        let sampling = Sampling { faults: 900, seen: 800, unwound: 300, lost: 7, includes_kernel: false };
         let text = text(&found(Source::PageFaults(sampling)), 80);
         assert!(text.contains("255M     2M 100 %, 4K <1 %   parse;all < main"), "{text}");
-        assert!(text.contains("300 of 900 page faults") && text.contains("7 samples were lost"), "{text}");
+        assert!(text.contains("900 page faults, 800 of them") && text.contains("7 faults were lost"), "{text}");
         assert!(text.contains("4K: 1 more stack\n") && text.contains("kernel.perf_event_paranoid=1"), "{text}");
     }
 

@@ -13,7 +13,7 @@ use host::maps::{self, Vma};
 use policy::call::{Call, RangeOperation, madv, map, prot};
 use policy::first_touch::FirstTouches;
 use policy::size::PageSize;
-use stacks::{MappedRange, Method, Moment, Recorder, Registers};
+use stacks::{LookAt, MappedRange, Method, Moment, PresentMapping, Recorder, Registers};
 use tracer::{MappingCall, ObservedMappings};
 
 use crate::failure::Failure;
@@ -59,7 +59,8 @@ impl FirstTouchRecording {
 
     /// The command is about to execute its program.
     pub fn begin(&self, process: i32) {
-        self.with(|state| match Recorder::start(self.method.clone(), process, self.observer.base_page()) {
+        let sizes = (self.observer.base_page(), self.observer.pmd_leaf());
+        self.with(|state| match Recorder::start(self.method.clone(), process, sizes) {
             Ok(recorder) => state.recorder = Some(recorder),
             Err(error) => state.failure = Some(error.to_string()),
         });
@@ -124,9 +125,13 @@ impl FirstTouchRecording {
         self.with_recorder(|recorder, _| {
             // The inspection of the same memory reports the error.
             let (Ok(census), Ok(Some(process))) = (census, tracer::process_of(task as i32)) else { return };
-            let areas = census.areas.into_iter().map(|area| (area.vma.start..area.vma.end, area.regions));
-            let names = generated_names(task).ok().flatten();
-            recorder.look(process as u32, moment, areas.collect(), names);
+            let mappings = census.areas.into_iter().map(|area| PresentMapping {
+                addresses: area.vma.start..area.vma.end,
+                name: area.vma.name,
+                regions: area.regions,
+            });
+            let generated_names = generated_names(task).ok().flatten();
+            recorder.look(process as u32, LookAt { moment, mappings: mappings.collect(), generated_names });
         });
     }
 

@@ -94,7 +94,7 @@ pub struct Inspect {
     pub root: Option<PathBuf>,
     /// Show which functions of the command first touched its memory. Page faults are sampled with their call stacks; where perf is not
     /// permitted, the stacks are those of the calls that mapped the memory
-    #[arg(long, requires = "command", conflicts_with_all = ["every", "collapse", "capture", "root", "sizes"])]
+    #[arg(long, conflicts_with_all = ["every", "collapse", "capture", "root", "sizes"])]
     pub stacks: bool,
     /// With --stacks: write a line for each call stack, with its bytes by page size, for programs that draw flame graphs
     #[arg(long, requires = "stacks", value_name = "FILE")]
@@ -114,6 +114,12 @@ pub struct Inspect {
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     if arguments.user.is_some() && arguments.command.is_empty() {
         return Err(Failure::Input("--user: expected a command to run as this user, after --".into()));
+    }
+    if arguments.stacks && arguments.command.is_empty() {
+        return Err(Failure::Input(
+            "--stacks: expected a command to run, after --: the page faults of a process that runs already are over"
+                .into(),
+        ));
     }
     can_be_written([&arguments.html, &arguments.openmetrics, &arguments.folded, &arguments.svg].into_iter().flatten())?;
     if arguments.every.is_some() && (arguments.html.is_some() || arguments.regions || arguments.json) {
