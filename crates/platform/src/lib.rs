@@ -50,7 +50,7 @@ use policy::{Granularity, Modifier, Policy};
 use study::comparison::{Admission, Fragmented as Fragmentation};
 use study::control::Role;
 use study::machine::State;
-use study::metric::Observation;
+use study::metric::{Observation, names};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Trial, TrialRecord};
 use tracer::{Pace, Rewriting, signals};
@@ -240,7 +240,7 @@ impl HostPlatform {
         let started_s = self.elapsed_s();
         let state_before = self.session.host().state()?;
         let results = match &arm.role {
-            Role::Policy if self.settings.is_some() => self.run_bare(arm)?,
+            Role::Policy if self.settings.is_some() => self.run_setting(arm, &state_before)?,
             Role::Policy | Role::Frames { .. } | Role::Share { .. } => self.run_under_policy(arm, &state_before)?,
             Role::Bare => self.run_bare(arm)?,
             Role::Sham { stops, .. } => self.run_sham(stops, arm, &state_before)?,
@@ -307,19 +307,40 @@ impl HostPlatform {
 
     /// Runs a trial without seccomp filter, tracer and census.
     fn run_bare(&mut self, arm: &Arm) -> Result<TrialResults, PlatformError> {
+        self.run_untraced(arm).map(|(results, _)| results)
+    }
+
+    /// Runs a trial of a setting like a bare one. Its peak of resident memory is the kernel's, of the largest process.
+    fn run_setting(&mut self, arm: &Arm, state: &State) -> Result<TrialResults, PlatformError> {
+        let own_peak_bytes = memory::own_peak_bytes();
+        let (mut results, peak_bytes) = self.run_untraced(arm)?;
+        let is_of_a_process = own_peak_bytes.is_some_and(|own_bytes| peak_bytes > own_bytes);
+        // The kernel's peak leaves out pages of a pool.
+        let is_pool = |path: &str| path.ends_with("/nr_hugepages") || path.ends_with("/nr_overcommit_hugepages");
+        let has_pool = state.settings.iter().any(|(path, value)| is_pool(path) && value != "0");
+        if is_of_a_process && !has_pool {
+            results.observations.push(Observation::measured(names::PEAK_RESIDENT_BYTES, peak_bytes as f64));
+        }
+        Ok(results)
+    }
+
+    /// Runs a trial without seccomp filter, tracer and census. Returns also the peak of resident memory of its processes, in bytes.
+    fn run_untraced(&mut self, arm: &Arm) -> Result<(TrialResults, u64), PlatformError> {
         let disable_thp = Rewriting::of(&arm.policy, self.session.host().page_sizes()).disable_thp;
         let timed = AtomicBool::new(false);
         let run = run(self.work(arm), disable_thp, &timed, |launch| tracer::run_bare(launch, GRACE))?;
         let (state_after, answer) = self.after(arm, &run)?;
         let observations = observed(self.work(arm), &run, &answer, None)?;
-        Ok(TrialResults {
+        let peak_bytes = run.ended.usage.max_resident_bytes;
+        let results = TrialResults {
             observations,
             census: Census::default(),
             verdict: Evidence::default().verdict(),
             answer,
             state_after,
             errors: run.errors,
-        })
+        };
+        Ok((results, peak_bytes))
     }
 
     /// Runs a trial with the stops and examinations of the policy `stops`, but without its effects.

@@ -108,6 +108,12 @@ impl Status {
     }
 }
 
+/// The largest resident set that this process ever had, in bytes.
+pub fn own_peak_bytes() -> Option<u64> {
+    let text = host::content("/proc/self/status").ok()?;
+    field(&text, "VmHWM:")?.checked_mul(1024)
+}
+
 impl Memory {
     /// Processes the status at an examination. If the peak has risen since the last examination, none of it has been examined
     /// yet.

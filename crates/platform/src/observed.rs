@@ -41,7 +41,7 @@ pub fn observed(
 /// The observations of the run, and those of the tracer and the witness if there is a witness: a run without one had no
 /// tracer either.
 fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observation> {
-    let Usage { user_s, system_s, minor_faults, major_faults } = run.ended.usage;
+    let Usage { user_s, system_s, minor_faults, major_faults, .. } = run.ended.usage;
     // The times are those in which the client runs, as its wall time is.
     let before = run.driven.map(|driven| driven.before).unwrap_or_default();
     let (user_s, system_s) = ((user_s - before.user_s).max(0.0), (system_s - before.system_s).max(0.0));

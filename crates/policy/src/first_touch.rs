@@ -28,8 +28,8 @@ pub enum Source {
 /// Which of the page faults were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sampling {
-    /// All page faults of the program.
-    pub faults: u64,
+    /// All page faults of the program; `None` where the counter could not be read.
+    pub faults: Option<u64>,
     /// Those that were seen, and were on pages that were not present.
     pub seen: u64,
     /// Those whose stack was copied, and unwound with the help of DWARF.

@@ -67,13 +67,15 @@ fn legend(comparison: &Comparison, rows: &[Row<'_>], metrics: &[Metric]) -> Vec<
     let typical =
         has_change.then(|| "typical: the baseline's median; in other rows, that median times the change".to_owned());
     let has_trials = |row: &&Row<'_>| metrics.iter().any(|metric| row.typical(&metric.name).is_some());
-    let is_inspected =
-        |row: &Row<'_>| [names::PEAK_RESIDENT_BYTES, names::TRACER_S].iter().any(|name| row.typical(name).is_some());
-    let mut measured = rows.iter().filter(has_trials).peekable();
-    let is_untraced = measured.peek().is_some() && !measured.any(is_inspected);
-    let memory = is_untraced.then(|| {
-        "memory and page tables: not known, because these runs had no tracer, which reads them before a process ends".to_owned()
-    });
+    let has_any = |name: &str| rows.iter().filter(has_trials).any(|row| row.typical(name).is_some());
+    let is_untraced = rows.iter().any(|row| has_trials(&row)) && !has_any(names::TRACER_S);
+    let memory = if has_any(names::PEAK_RESIDENT_BYTES) {
+        "the kernel's peak of resident memory, of the largest process (ru_maxrss)"
+    } else {
+        "not known: pages of a pool may count, or pagelab itself had more"
+    };
+    let memory =
+        is_untraced.then(|| format!("these runs had no tracer; page tables: not known without one; memory: {memory}"));
     let mut sizes: Vec<String> = comparison.design.arms.iter().filter_map(mthp_size).collect();
     sizes.sort_unstable();
     sizes.dedup();

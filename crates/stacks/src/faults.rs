@@ -115,7 +115,7 @@ impl FaultBuffers {
     /// How many faults there were, and how many were seen. Call it after the tree has ended.
     pub fn sampling(&mut self) -> Sampling {
         let counters = self.processors.iter_mut().map(|buffers| buffers.faults.as_counter_mut());
-        let faults = counters.map(|counter| counter.read().unwrap_or_default()).sum();
+        let faults = counters.map(|counter| counter.read().ok()).sum();
         let FaultBuffers { includes_kernel, seen, unwound, lost, .. } = *self;
         Sampling { faults, seen, unwound, lost, includes_kernel }
     }

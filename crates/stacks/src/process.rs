@@ -398,3 +398,52 @@ impl Process {
         })
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::registers::Registers;
+
+    const PLACE: Place = Place { task: 1, instruction: 0x1100, stack: 0x7000, is_in_kernel: false };
+
+    /// A process with generated code in which a function at 0x1100 was called from 0x2000.
+    fn sampled(chain: &[u64]) -> Processes {
+        let mut processes = Processes::new(PageSize::K4, Some(PageSize::M2));
+        let mut happens = |time_ns, event| {
+            let mut event = Timed { time_ns, process: 1, event };
+            processes.announce(&mut event);
+            processes.apply(event);
+        };
+        happens(1, Event::Exec("program".into()));
+        happens(2, Event::Code(CodeMapping { addresses: 0x1000..0x6000, file: None }));
+        // The frame pointer points to that of the caller, and to the return address. The caller has none.
+        let stack = [0x7010u64, 0x2000, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let registers = Registers { instruction: 0x1100, stack: 0x7000, frame: 0x7000, link: 0 };
+        let caller = Caller { registers, stack };
+        let number = SampleNumber::default();
+        happens(3, Event::Sample { number, address: 0x10_0000, place: PLACE, chain: chain.to_vec(), caller });
+        processes
+    }
+
+    /// The return addresses of a fault with these frame pointers.
+    fn callers(processes: &mut Processes, chain: &[u64]) -> Vec<u64> {
+        let at = FaultAt { time_ns: 5, address: 0x10_1000, place: PLACE, chain: chain.to_vec() };
+        let fault = processes.fault(1, &at);
+        let StackId(number) = processes.stack_of_fault(fault);
+        let address = |frame: &Frame| if let Frame::Generated(_, address) = frame { Some(address + 1) } else { None };
+        processes.stacks[number as usize].iter().skip(1).filter_map(address).collect()
+    }
+
+    #[test]
+    fn a_fault_with_other_callers_does_not_get_the_sampled_stack() {
+        let mut processes = sampled(&[0x1100, 0x2000]);
+        assert_eq!(callers(&mut processes, &[0x1100, 0x2000]), [0x2000]);
+        assert_eq!(callers(&mut processes, &[0x1100, 0x3000]), [0x3000]);
+    }
+
+    #[test]
+    fn frame_pointers_that_are_other_data_do_not_count() {
+        let mut processes = sampled(&[0x1100, 0x5555]);
+        assert_eq!(callers(&mut processes, &[0x1100, 0x4444]), [0x2000]);
+    }
+}

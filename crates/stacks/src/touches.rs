@@ -223,6 +223,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
+
         #[test]
         fn agrees_with_a_search_page_by_page(
             steps in prop::collection::vec((0u8..4, 0u64..64, 1u64..24, 0u64..64), 0..40),

@@ -70,6 +70,9 @@ pub struct Usage {
     pub minor_faults: i64,
     /// Page faults with I/O.
     pub major_faults: i64,
+    /// The largest resident set of one of the processes in bytes, without hugetlb pages. It is at least what pagelab itself had when it
+    /// created them, because the kernel keeps the maximum over exec.
+    pub max_resident_bytes: u64,
 }
 
 impl Ended {
@@ -111,6 +114,7 @@ impl From<libc::rusage> for Usage {
             system_s: seconds(raw.ru_stime),
             minor_faults: raw.ru_minflt,
             major_faults: raw.ru_majflt,
+            max_resident_bytes: raw.ru_maxrss.unsigned_abs() * 1024,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::tree::Tree;
 
 /// For each crate of the workspace, the crates that it may use, including those that only its tests use. The purpose of a crate
 /// is to forbid dependencies, so a new crate must be listed here.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("validation", &[]),
     ("guest", &["testing"]),
     ("testing", &[]),
@@ -26,6 +26,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("workloads", &["host", "policy", "paging", "testing"]),
     ("model", &["policy", "paging", "trace", "testing"]),
     ("results", &["policy", "study", "testing"]),
+    ("stacks", &["host", "policy", "testing"]),
     ("qemu-plugin", &["trace"]),
     (
         "verbs",
@@ -40,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "workloads",
             "model",
             "results",
+            "stacks",
             "paging",
             "trace",
             "guest",
@@ -67,8 +69,11 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("xtask", &["validation", "guest"]),
 ];
 
-/// External crates for storing and drawing, which only the crate `results` may use.
-const ONLY_RESULTS: [&str; 4] = ["rusqlite", "arrow", "parquet", "plotters"];
+/// External crates that only one crate may use: those for storing and drawing, and those that read programs.
+const ONLY: [(&str, &[&str]); 2] = [
+    ("results", &["rusqlite", "arrow", "parquet", "plotters"]),
+    ("stacks", &["framehop", "gimli", "object", "addr2line", "cpp_demangle", "rustc-demangle"]),
+];
 
 /// A crate of the workspace.
 #[derive(Clone, Debug)]
@@ -207,8 +212,9 @@ fn prohibitions(workspace: &Workspace) -> Vec<Finding> {
                 let message = format!("{} must not depend on {dependency}; it may use {allowed:?}", member.name);
                 findings.push(Finding::new(&manifest, 0, message));
             }
-            if ONLY_RESULTS.contains(&dependency) && member.name != "results" {
-                let message = format!("only results may depend on {dependency}; use its interface");
+            let owner = ONLY.iter().find(|(_, dependencies)| dependencies.contains(&dependency));
+            if let Some((owner, _)) = owner.filter(|(owner, _)| member.name != *owner) {
+                let message = format!("only {owner} may depend on {dependency}; use its interface");
                 findings.push(Finding::new(&manifest, 0, message));
             }
         }
@@ -313,6 +319,7 @@ mod tests {
             ("policy", "study"),
             ("policy", "host"),
             ("platform", "trace"),
+            ("stacks", "tracer"),
         ] {
             let workspace = Workspace { members: vec![member(from, &[(to, to)]), member(to, &[])] };
             let found = messages(&prohibitions(&workspace));
@@ -325,11 +332,13 @@ mod tests {
     }
 
     #[test]
-    fn storing_and_drawing_belong_to_results() {
+    fn libraries_of_one_crate_belong_to_it() {
         let workspace =
             |name| Workspace { members: vec![member(name, &[("rusqlite", "rusqlite"), ("plotters", "plotters")])] };
         assert_eq!(prohibitions(&workspace("verbs")).len(), 2);
         assert_eq!(prohibitions(&workspace("results")), []);
+        let found = prohibitions(&Workspace { members: vec![member("census", &[("object", "object")])] });
+        assert!(messages(&found).contains("only stacks may depend on object"));
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub struct Document {
 
 #[derive(Debug, Serialize)]
 struct SamplingDocument {
-    faults: u64,
+    faults: Option<u64>,
     first_touches: u64,
     unwound_stacks: u64,
     lost_faults: u64,
@@ -120,9 +120,10 @@ pub fn document(found: &FirstTouches) -> Document {
 fn notes(found: &FirstTouches) -> Vec<String> {
     match &found.source {
         Source::PageFaults(Sampling { faults, seen, unwound, lost, includes_kernel }) => {
+            let of_all = faults.map_or(String::new(), |faults| format!("{faults} page faults, "));
             let how = format!(
-                "  {faults} page faults, {seen} of them on pages that were not present; {unwound} stacks were unwound, and another \
-                 fault at the same instruction and stack pointer has the stack of the nearest in time"
+                "  {of_all}{seen} on pages that were not present; {unwound} stacks were unwound, and other faults at the same \
+                 instruction and stack pointer have one of these"
             );
             let were_lost = "faults were lost, because the kernel's buffer was full; their pages belong to the fault in the smallest \
                         aligned block";
@@ -162,6 +163,8 @@ fn inner_first(stack: &Stack) -> String {
     let start = stack.frames.iter().position(|name| STARTS.contains(&name.as_str())).unwrap_or(1);
     let functions = &stack.frames[start.min(stack.frames.len())..];
     let mut names: Vec<String> = functions.iter().rev().map(|name| shortened(&printable(name))).collect();
+    // Functions without symbols have the name of their file.
+    names.dedup_by(|one, other| one == other && one.starts_with('['));
     if names.len() > MAX_FUNCTIONS {
         names.truncate(MAX_FUNCTIONS);
         names.push("...".into());
@@ -195,10 +198,10 @@ mod tests {
 
     #[test]
     fn the_largest_stacks_are_rows_and_the_rest_is_counted() {
-        let sampling = Sampling { faults: 900, seen: 800, unwound: 300, lost: 7, includes_kernel: false };
+        let sampling = Sampling { faults: Some(900), seen: 800, unwound: 300, lost: 7, includes_kernel: false };
         let text = text(&found(Source::PageFaults(sampling)), 80);
         assert!(text.contains("255M     2M 100 %, 4K <1 %   parse;all < main"), "{text}");
-        assert!(text.contains("900 page faults, 800 of them") && text.contains("7 faults were lost"), "{text}");
+        assert!(text.contains("900 page faults, 800 on pages") && text.contains("7 faults were lost"), "{text}");
         assert!(text.contains("4K: 1 more stack\n") && text.contains("kernel.perf_event_paranoid=1"), "{text}");
     }
 

@@ -73,6 +73,7 @@ impl FirstTouchRecording {
             if !recorder.is_without_perf() {
                 return;
             }
+            // A process that has ended has no name, and no memory either.
             let name = host::content(format!("/proc/{process}/comm")).unwrap_or_default();
             recorder.executed(process, name.trim_end().into());
             let path = format!("/proc/{process}/maps");
