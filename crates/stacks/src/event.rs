@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use policy::census::Region;
 
 use crate::registers::Registers;
+use crate::unwinding::StackId;
 
-/// An event and its time (CLOCK_MONOTONIC), in nanoseconds.
+/// An event of a process and its time (CLOCK_MONOTONIC), in nanoseconds.
 #[derive(Debug)]
-pub struct Timed {
+pub struct Timed<T> {
     pub time_ns: u64,
     pub process: u32,
-    pub event: Event,
+    pub event: T,
 }
 
 #[derive(Debug)]
@@ -27,9 +28,9 @@ pub enum Event {
     /// Memory was mapped executable.
     Code(CodeMapping),
     /// A page fault on a page that was not present.
-    Fault { address: u64, place: Place, chain: Chain },
-    /// The stack of a task at a page fault.
-    Sample { number: SampleNumber, address: u64, place: Place, chain: Chain, caller: Caller },
+    Fault(FaultAt),
+    /// A page fault with a copy of its stack.
+    Sample(FaultAt, Caller),
     /// Memory was mapped.
     Mapped(Range<u64>, Caller),
     /// Memory that may have been touched before was populated.
@@ -75,9 +76,33 @@ pub struct Place {
 /// pointer for other data makes them wrong.
 pub type Chain = Vec<u64>;
 
-/// The number of a sample, in the order in which samples were read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SampleNumber(pub u32);
+/// A page fault.
+#[derive(Clone, Debug)]
+pub struct FaultAt {
+    pub time_ns: u64,
+    pub address: u64,
+    pub place: Place,
+    pub chain: Chain,
+}
+
+/// An [`Event`] that concerns memory, with its stack.
+#[derive(Debug)]
+pub enum Step {
+    Exec(String),
+    Named(String),
+    ForkedFrom(u32),
+    /// The stack is that by frame pointers.
+    Touched(FaultAt, StackId),
+    Mapped(Range<u64>, StackId),
+    Populated(Range<u64>, StackId),
+    Moved {
+        from: u64,
+        to: u64,
+        bytes: u64,
+    },
+    Freed(Range<u64>),
+    Looked(LookAt),
+}
 
 /// The registers of a task and the memory at its stack pointer.
 #[derive(Debug, Default)]

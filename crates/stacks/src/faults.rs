@@ -12,7 +12,7 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, Record, SampleFlag, Sampler};
 use policy::first_touch::Sampling;
 
-use crate::event::{Caller, Chain, CodeFile, CodeMapping, Event, Place, SampleNumber, Timed};
+use crate::event::{Caller, Chain, CodeFile, CodeMapping, Event, FaultAt, Place, Timed};
 use crate::registers::{self, Registers};
 
 /// How many samples the buffer of stacks has room for. When it is full the kernel drops samples, which bounds their number
@@ -102,14 +102,14 @@ impl FaultBuffers {
     }
 
     /// Moves all events to `events`. They are not in order of time.
-    pub fn drain(&mut self, events: &mut Vec<Timed>) {
+    pub fn drain(&mut self, events: &mut Vec<Timed<Event>>) {
         for Buffers { faults, stacks, code } in &mut self.processors {
             // Those without room are no loss in the buffer of stacks.
             self.lost += drain(code, &Reader::Code, events) + drain(faults, &Reader::Faults, events);
             drain(stacks, &Reader::Stacks, events);
         }
-        self.seen += count(events, |event| matches!(event, Event::Fault { .. }));
-        self.unwound += count(events, |event| matches!(event, Event::Sample { .. }));
+        self.seen += count(events, |event| matches!(event, Event::Fault(_)));
+        self.unwound += count(events, |event| matches!(event, Event::Sample(..)));
     }
 
     /// How many faults there were, and how many were seen. Call it after the tree has ended.
@@ -121,12 +121,12 @@ impl FaultBuffers {
     }
 }
 
-fn count(events: &[Timed], is_counted: impl Fn(&Event) -> bool) -> u64 {
+fn count(events: &[Timed<Event>], is_counted: impl Fn(&Event) -> bool) -> u64 {
     events.iter().filter(|event| is_counted(&event.event)).count() as u64
 }
 
 /// Moves the events of a buffer to `events`; returns how many the kernel dropped.
-fn drain(sampler: &mut Sampler, reader: &Reader, events: &mut Vec<Timed>) -> u64 {
+fn drain(sampler: &mut Sampler, reader: &Reader, events: &mut Vec<Timed<Event>>) -> u64 {
     let config = sampler.as_counter().config().clone();
     let mut lost = 0;
     while let Some(record) = sampler.next_record() {
@@ -190,7 +190,7 @@ fn processors() -> io::Result<Vec<usize>> {
 }
 
 enum Found {
-    Event(Timed),
+    Event(Timed<Event>),
     /// The kernel dropped records.
     Lost(u64),
     Other,
@@ -271,13 +271,13 @@ impl<'a> Visitor<'a> for Reader {
         let chain: Chain =
             sample.callchain().unwrap_or_default().iter().copied().filter(|at| (*at as i64) > 0).collect();
         let Some(address) = sample.addr() else { return Found::Other };
+        let fault = FaultAt { time_ns, address, place, chain };
         let event = match self {
             // A page that was present is not touched for the first time.
-            Reader::Faults if sample.data_page_size() == Some(0) => Event::Fault { address, place, chain },
+            Reader::Faults if sample.data_page_size() == Some(0) => Event::Fault(fault),
             Reader::Stacks => {
                 let stack = sample.stack_user().unwrap_or_default().to_vec();
-                let caller = Caller { registers, stack };
-                Event::Sample { number: SampleNumber::default(), address, place, chain, caller }
+                Event::Sample(fault, Caller { registers, stack })
             }
             _ => return Found::Other,
         };

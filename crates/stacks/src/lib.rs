@@ -6,7 +6,7 @@
 //!
 //! * `faults` reads perf's buffers, and `event` is what perf and the tracer report.
 //! * `touches` says which touch a page belongs to, and `samples` which stack a fault has whose own was not copied.
-//! * `process` applies the events to each process.
+//! * `unwinding` finds the stacks of events, and `memory` applies them to each process.
 //! * `modules` reads programs and libraries: how to unwind their functions, and their names. `names` reads the names of generated
 //!   code.
 //! * `recorder` is the thread that does all of this while the program runs.
@@ -19,13 +19,14 @@
 
 mod event;
 mod faults;
+mod memory;
 mod modules;
 mod names;
-mod process;
 mod recorder;
 mod registers;
 mod samples;
 mod touches;
+mod unwinding;
 
 pub use event::{LookAt, MappedRange, Moment, PresentMapping};
 pub use faults::Unavailable;

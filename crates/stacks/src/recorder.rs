@@ -1,6 +1,6 @@
 //! [`Recorder`]: the thread that reads events while the program runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -11,20 +11,23 @@ use nix::time::{ClockId, clock_gettime};
 use policy::first_touch::{FirstTouches, Sampling, Source};
 use policy::size::PageSize;
 
-use crate::event::{Caller, CodeFile, CodeMapping, Event, LookAt, MappedRange, Timed};
+use crate::event::{Caller, CodeFile, CodeMapping, Event, LookAt, MappedRange, Step, Timed};
 use crate::faults::{FaultBuffers, Unavailable};
-use crate::process::Processes;
+use crate::memory::Memory;
 use crate::registers::Registers;
+use crate::unwinding::Unwinding;
 
 /// The interval at which the buffers are read.
 const INTERVAL: Duration = Duration::from_millis(2);
-/// How long an event waits for earlier ones and for samples. The thread may be late by some intervals.
-const LAG: Duration = Duration::from_millis(20);
+/// How long an event waits for earlier ones, and a step for samples. The thread may be late by some intervals.
+const LAG_NS: u64 = 20_000_000;
+/// The interval at which old samples are forgotten.
+const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Records who touches the memory of a process tree.
 pub struct Recorder {
-    events: Sender<Timed>,
-    thread: JoinHandle<(Processes, Option<Sampling>)>,
+    events: Sender<Timed<Event>>,
+    thread: JoinHandle<Recorded>,
     method: Method,
 }
 
@@ -74,9 +77,9 @@ impl Recorder {
             Method::MappingCalls(_) => None,
         };
         let (events, received) = channel();
-        let processes = Processes::new(base, pmd);
+        let memory = Memory::new(base, pmd);
         let thread = std::thread::Builder::new().name("stacks".into());
-        let thread = thread.spawn(move || read(processes, buffers, &received))?;
+        let thread = thread.spawn(move || read(memory, buffers, &received))?;
         Ok(Recorder { events, thread, method })
     }
 
@@ -138,13 +141,14 @@ impl Recorder {
     /// Ends the recording. Of the process `running`, the memory is that of the last look while it ran, and otherwise that of its end.
     pub fn finish(self, running: Option<u32>) -> FirstTouches {
         self.send(0, Event::End);
-        let (processes, sampling) = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let Recorded { unwinding, memory, sampling } =
+            self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let source = match self.method {
             Method::PageFaults { .. } => Source::PageFaults(sampling.unwrap_or_default()),
             Method::MappingCalls(unavailable) => Source::MappingCalls { why: unavailable.to_string() },
         };
         let has_touches = matches!(source, Source::PageFaults(_));
-        FirstTouches { source, stacks: processes.stacks(running, has_touches) }
+        FirstTouches { source, stacks: memory.stacks(&unwinding, running, has_touches) }
     }
 
     fn send(&self, process: u32, event: Event) {
@@ -158,38 +162,54 @@ fn now_ns() -> u64 {
     now.as_nanos() as u64
 }
 
-/// Applies the events in order of time. An event of one processor can be read before an earlier one of another, and the stack of
-/// a fault can be sampled after it, so events wait for [`LAG`]. Unwinding is interrupted to read the buffers before they are full.
-fn read(
-    mut processes: Processes,
-    mut buffers: Option<FaultBuffers>,
-    received: &Receiver<Timed>,
-) -> (Processes, Option<Sampling>) {
+/// What the thread found.
+struct Recorded {
+    unwinding: Unwinding,
+    memory: Memory,
+    /// `None` without perf.
+    sampling: Option<Sampling>,
+}
+
+/// Applies the events in order of time. An event of one processor can be read before an earlier one of another, so events wait for
+/// [`LAG_NS`]. Steps wait once more, because the stack of a fault can be sampled after it. Unwinding is interrupted to read the buffers
+/// before they are full.
+fn read(mut memory: Memory, mut buffers: Option<FaultBuffers>, received: &Receiver<Timed<Event>>) -> Recorded {
+    let mut unwinding = Unwinding::default();
     // By time, and in the order in which they were read.
-    let mut waiting: BTreeMap<(u64, u64), Timed> = BTreeMap::new();
-    let (mut number, mut has_ended) = (0, false);
-    while !has_ended || !waiting.is_empty() {
+    let mut events: BTreeMap<(u64, u64), Timed<Event>> = BTreeMap::new();
+    let mut steps: VecDeque<Timed<Step>> = VecDeque::new();
+    let (mut number, mut has_ended, mut forgotten) = (0, false, Instant::now());
+    while !has_ended || !events.is_empty() || !steps.is_empty() {
         let (began, began_ns) = (Instant::now(), now_ns());
-        let mut new: Vec<Timed> = received.try_iter().collect();
+        let mut new: Vec<Timed<Event>> = received.try_iter().collect();
         has_ended |= new.iter().any(|event| matches!(event.event, Event::End));
         if let Some(buffers) = &mut buffers {
             buffers.drain(&mut new);
         }
-        for mut event in new {
-            processes.announce(&mut event);
-            waiting.insert((event.time_ns, number), event);
+        for event in new {
+            events.insert((event.time_ns, number), event);
             number += 1;
         }
-        let until_ns = if has_ended { u64::MAX } else { began_ns.saturating_sub(LAG.as_nanos() as u64) };
+        let until_ns = if has_ended { u64::MAX } else { began_ns.saturating_sub(LAG_NS) };
         while began.elapsed() < INTERVAL
-            && let Some(first) = waiting.first_entry().filter(|first| first.key().0 < until_ns)
+            && let Some(first) = events.first_entry().filter(|first| first.key().0 < until_ns)
         {
-            processes.apply(first.remove());
+            steps.extend(unwinding.step(first.remove()));
+        }
+        // All samples before this time are unwound.
+        let unwound_ns = events.first_key_value().map_or(until_ns, |((first_ns, _), _)| until_ns.min(*first_ns));
+        let apply_ns = if unwound_ns == u64::MAX { unwound_ns } else { unwound_ns.saturating_sub(LAG_NS) };
+        let is_old = |steps: &VecDeque<Timed<Step>>| steps.front().is_some_and(|step| step.time_ns < apply_ns);
+        while began.elapsed() < 2 * INTERVAL && is_old(&steps) {
+            steps.pop_front().into_iter().for_each(|step| memory.apply(step, &unwinding));
+        }
+        if forgotten.elapsed() > FORGET_INTERVAL {
+            unwinding.forget_samples_before(steps.front().map_or(apply_ns, |step| step.time_ns));
+            forgotten = Instant::now();
         }
         if !has_ended {
             std::thread::sleep(INTERVAL.saturating_sub(began.elapsed()));
         }
     }
-    let sampling = buffers.map(|mut buffers| buffers.sampling());
-    (processes, sampling)
+    Recorded { unwinding, memory, sampling: buffers.map(|mut buffers| buffers.sampling()) }
 }

@@ -16,6 +16,9 @@
 // What is returned cannot be a tail call, which would remove the caller from the stack.
 #define KEEP(memory) __asm__ volatile("" ::"r"(memory) : "memory")
 
+// Frames of different sizes: without frame pointers, what is at the same instruction and stack pointer counts as the same stack.
+#define FRAME(bytes) char frame[bytes]; KEEP(frame)
+
 FUNCTION static char *map(size_t bytes) {
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     KEEP(memory);
@@ -29,6 +32,7 @@ FUNCTION static void touch(char *memory, size_t bytes) {
 }
 
 FUNCTION static char *memset_40M(void) {
+    FRAME(64);
     char *memory = map(40 * M);
     memset(memory, 1, 40 * M);
     KEEP(memory);
@@ -36,6 +40,7 @@ FUNCTION static char *memset_40M(void) {
 }
 
 FUNCTION static char *loop_24M(void) {
+    FRAME(128);
     char *memory = map(24 * M);
     touch(memory, 24 * M);
     KEEP(memory);
@@ -43,6 +48,7 @@ FUNCTION static char *loop_24M(void) {
 }
 
 FUNCTION static char *before_16M(void) {
+    FRAME(192);
     char *memory = map(16 * M);
     touch(memory, 16 * M);
     KEEP(memory);
@@ -50,6 +56,7 @@ FUNCTION static char *before_16M(void) {
 }
 
 FUNCTION static char *after_16M(char *memory) {
+    FRAME(256);
     // Behind it, so that it must move.
     mmap(memory + 16 * M, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     memory = mremap(memory, 16 * M, 32 * M, MREMAP_MAYMOVE);
@@ -73,6 +80,7 @@ FUNCTION static char *populate_8M(void) {
 }
 
 FUNCTION static void freed_20M(void) {
+    FRAME(320);
     char *memory = map(20 * M);
     touch(memory, 20 * M);
     munmap(memory, 20 * M);
@@ -80,6 +88,7 @@ FUNCTION static void freed_20M(void) {
 }
 
 FUNCTION static char *advised_32M(void) {
+    FRAME(384);
     char *memory = map(34 * M);
     memory = (char *)(((uintptr_t)memory + 2 * M - 1) & -(2 * M));
     madvise(memory, 32 * M, MADV_HUGEPAGE);
@@ -90,6 +99,7 @@ FUNCTION static char *advised_32M(void) {
 
 // Copies of pages that the parent touched.
 FUNCTION static void child_copies(char *memory) {
+    FRAME(448);
     touch(memory, 24 * M);
     KEEP(memory);
 }
