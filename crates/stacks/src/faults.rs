@@ -1,6 +1,5 @@
 //! [`FaultBuffers`]: the page faults of a process tree, from perf's software event.
 
-use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
@@ -286,7 +285,7 @@ impl<'a> Visitor<'a> for Reader {
 }
 
 /// The text before the first NUL.
-fn text(bytes: &Cow<'_, [u8]>) -> String {
+fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

@@ -1,8 +1,10 @@
 //! [`Modules`]: the programs and libraries that were mapped, each read once: its unwind information and its symbols.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use framehop::{ExplicitModuleSectionInfo, Module as UnwindModule};
@@ -13,6 +15,9 @@ use crate::event::CodeFile;
 
 /// The longest section that is read: several times that of the largest known program.
 const MAX_SECTION_BYTES: u64 = 1 << 30;
+
+/// The largest file whose symbols are read.
+const MAX_FILE_BYTES: u64 = 4 << 30;
 
 /// The number of a module in [`Modules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,10 +38,11 @@ struct Module {
 }
 
 struct Elf {
+    file: File,
     segments: Vec<Segment>,
     sections: ExplicitModuleSectionInfo<Vec<u8>>,
-    /// In the order of their addresses.
-    symbols: Vec<Symbol>,
+    /// In the order of their addresses; read when a function is named.
+    symbols: OnceCell<Vec<Symbol>>,
 }
 
 /// A part of the file that is loaded.
@@ -107,16 +113,15 @@ fn file_name(path: &Path) -> String {
 
 impl Elf {
     fn read(file: File) -> Option<Elf> {
-        let cache = ReadCache::new(file);
+        // Only what is needed is read: the file can be large.
+        let cache = ReadCache::new(file.try_clone().ok()?);
         let object = object::File::parse(&cache).ok()?;
         let segments = object.segments().map(|segment| {
             let (offset, file_bytes) = segment.file_range();
             Segment { offset, file_bytes, address: segment.address() }
         });
         let segments = segments.collect();
-        let symbols =
-            symbols(&object).or_else(|| symbols_of_debug_file(&object)).unwrap_or_else(|| dynamic_symbols(&object));
-        Some(Elf { segments, sections: sections(&object), symbols })
+        Some(Elf { file, segments, sections: sections(&object), symbols: OnceCell::new() })
     }
 
     /// What is added to the addresses of the file where `mapped_offset` is mapped at these addresses.
@@ -131,10 +136,11 @@ impl Elf {
     }
 
     fn symbol_at(&self, address: u64) -> Option<&Symbol> {
-        let after = self.symbols.partition_point(|symbol| symbol.address <= address);
+        let symbols = self.symbols.get_or_init(|| symbols_of(&self.file).unwrap_or_default());
+        let after = symbols.partition_point(|symbol| symbol.address <= address);
         // The symbols that begin at the last address below may differ in length.
-        let last = self.symbols[..after].last()?.address;
-        let mut found = self.symbols[..after].iter().rev().take_while(|symbol| symbol.address == last);
+        let last = symbols[..after].last()?.address;
+        let mut found = symbols[..after].iter().rev().take_while(|symbol| symbol.address == last);
         found.find(|symbol| symbol.bytes == 0 || address - symbol.address < symbol.bytes)
     }
 }
@@ -160,24 +166,31 @@ fn sections<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Explic
     }
 }
 
-/// The functions of .symtab; `None` for a stripped file.
-fn symbols<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Option<Vec<Symbol>> {
-    let symbols = functions(object.symbols());
-    (!symbols.is_empty()).then_some(symbols)
-}
-
-fn dynamic_symbols<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Vec<Symbol> {
-    functions(object.dynamic_symbols())
+/// The functions of a file, of its debug file if it is stripped, or else those that it exports. `None` if it cannot be read.
+fn symbols_of(file: &File) -> Option<Vec<Symbol>> {
+    let bytes = whole(file)?;
+    let object = object::File::parse(&bytes[..]).ok()?;
+    let own = functions(object.symbols());
+    let found = if own.is_empty() { symbols_of_debug_file(&object).unwrap_or_default() } else { own };
+    Some(if found.is_empty() { functions(object.dynamic_symbols()) } else { found })
 }
 
 /// The symbols of the file that a distribution's package of debug symbols installs.
-fn symbols_of_debug_file<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Option<Vec<Symbol>> {
+fn symbols_of_debug_file(object: &object::File<'_>) -> Option<Vec<Symbol>> {
     let id = object.build_id().ok()??;
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let (first, rest) = hex.split_at_checked(2)?;
     let path = format!("/usr/lib/debug/.build-id/{first}/{rest}.debug");
-    let cache = ReadCache::new(host::open_regular(Path::new(&path), None).ok()??);
-    symbols(&object::File::parse(&cache).ok()?)
+    let bytes = whole(&host::open_regular(Path::new(&path), None).ok()??)?;
+    Some(functions(object::File::parse(&bytes[..]).ok()?.symbols()))
+}
+
+/// The content of a file: names are read much faster from memory.
+fn whole(file: &File) -> Option<Vec<u8>> {
+    let bytes = file.metadata().ok().filter(|about| about.len() <= MAX_FILE_BYTES)?.len();
+    let mut content = vec![0; bytes as usize];
+    file.read_exact_at(&mut content, 0).ok()?;
+    Some(content)
 }
 
 fn functions<'data>(symbols: impl Iterator<Item = impl ObjectSymbol<'data>>) -> Vec<Symbol> {
