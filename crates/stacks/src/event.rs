@@ -123,7 +123,7 @@ pub enum MappedRange {
 }
 
 /// When memory was inspected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// While the program ran. A later look replaces it.
     Running,

@@ -18,7 +18,10 @@ pub struct Memory {
     base: PageSize,
     pmd: Option<PageSize>,
     processes: HashMap<u32, Process>,
-    looks: BTreeMap<(u32, Moment), Look>,
+    /// The last look at each process while it ran.
+    running: HashMap<u32, Look>,
+    /// Each process when it ended. A number can be used again.
+    ended: Vec<(u32, Look)>,
 }
 
 /// The address space of a process. A fork shares it until one of the two changes it.
@@ -52,7 +55,7 @@ struct Look {
 impl Memory {
     /// No processes. `base` is the base page of the kernel, and `pmd` its PMD leaf.
     pub fn new(base: PageSize, pmd: Option<PageSize>) -> Memory {
-        Memory { base, pmd, processes: HashMap::new(), looks: BTreeMap::new() }
+        Memory { base, pmd, processes: HashMap::new(), running: HashMap::new(), ended: Vec::new() }
     }
 
     /// Applies a step. Steps must come in order of time.
@@ -83,11 +86,9 @@ impl Memory {
     /// The memory of all processes when they ended; of `running`, while it ran. `has_touches`: page faults were seen.
     pub fn stacks(&self, unwinding: &Unwinding, running: Option<u32>, has_touches: bool) -> Vec<Stack> {
         let mut found: BTreeMap<Vec<String>, BTreeMap<PageSize, u64>> = BTreeMap::new();
-        for ((process, moment), look) in &self.looks {
-            let wanted = if running == Some(*process) { Moment::Running } else { Moment::Exit };
-            if *moment != wanted {
-                continue;
-            }
+        let running_look = running.and_then(|process| self.running.get(&process));
+        let others = self.ended.iter().filter(|(process, _)| running_look.is_none() || running != Some(*process));
+        for look in others.map(|(_, look)| look).chain(running_look) {
             for ((origin, leaf), bytes) in &look.memory {
                 let names = look.names(unwinding, origin, has_touches);
                 *found.entry(names).or_default().entry(*leaf).or_default() += bytes;
@@ -119,9 +120,12 @@ impl Memory {
         }
         let generated_names = look.generated_names.map(GeneratedNames::read).unwrap_or_default();
         let at_moment = Look { name: state.name.clone(), memory, generated_names };
-        self.looks.insert((process, look.moment), at_moment);
-        if look.moment == Moment::Exit {
-            self.processes.remove(&process);
+        match look.moment {
+            Moment::Running => drop(self.running.insert(process, at_moment)),
+            Moment::Exit => {
+                self.ended.push((process, at_moment));
+                self.processes.remove(&process);
+            }
         }
     }
 }

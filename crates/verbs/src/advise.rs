@@ -124,7 +124,7 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
             )
         });
         let text = format!(
-            "measured without the tracer, comparison {}: {sentence} The setting: {}. Its memory was not inspected in these runs.{}",
+            "measured without the tracer, comparison {}: {sentence} The setting: {}. Which pages its memory had was not inspected in these runs.{}",
             measured.id,
             attempt.instruction(),
             before.unwrap_or_default()
