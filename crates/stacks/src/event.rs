@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use policy::census::Region;
 
 use crate::registers::Registers;
-use crate::unwinding::StackId;
 
 /// An event of a process and its time (CLOCK_MONOTONIC), in nanoseconds.
 #[derive(Debug)]
@@ -84,6 +83,10 @@ pub struct FaultAt {
     pub place: Place,
     pub chain: Chain,
 }
+
+/// The number of a stack that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackId(pub u32);
 
 /// An [`Event`] that concerns memory, with its stack.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use policy::census::{Backing, Region};
 use policy::first_touch::Stack;
 use policy::size::PageSize;
 
-use crate::event::{LookAt, Moment, PresentMapping, Step, Timed};
+use crate::event::{LookAt, Moment, PresentMapping, StackId, Step, Timed};
 use crate::names::GeneratedNames;
 use crate::touches::Touches;
-use crate::unwinding::{StackId, Unwinding};
+use crate::unwinding::Unwinding;
 
 /// The memory of all processes.
 pub struct Memory {

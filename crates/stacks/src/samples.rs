@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Chain, FaultAt, Place};
-use crate::unwinding::StackId;
+use crate::event::{Chain, FaultAt, Place, StackId};
 
 /// How many samples before and after a fault are searched for one with the same frame pointers.
 const SEARCHED: usize = 16;

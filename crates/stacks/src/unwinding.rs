@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use framehop::Unwinder as _;
 
-use crate::event::{Caller, CodeMapping, Event, FaultAt, Moment, Step, Timed};
+use crate::event::{Caller, CodeMapping, Event, FaultAt, Moment, StackId, Step, Timed};
 use crate::modules::{ModuleId, Modules};
 use crate::names::GeneratedNames;
 use crate::registers::{Cache, Unwinder, unwind_registers};
@@ -13,10 +13,6 @@ use crate::samples::{Sampled, Samples};
 
 /// The most functions of a stack.
 const MAX_FRAMES: usize = 256;
-
-/// The number of an interned stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StackId(pub u32);
 
 /// A function, by the address in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
