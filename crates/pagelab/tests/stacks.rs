@@ -215,7 +215,9 @@ fn stacks_are_written_as_folded_lines_and_as_a_picture() {
 fn stacks_need_a_command() {
     let bench = Bench::new();
     let own = std::process::id().to_string();
-    bench.pagelab(&["inspect", "--stacks", &own]).ran().assert_exit(2, &["expected a command to run, after --"]);
+    bench.pagelab(&["inspect", "--stacks", &own]).ran().assert_exit(2, &["inspect --stacks -- COMMAND"]);
+    let same = ["inspect", "--stacks", "--folded", "x", "--svg", "x", "--", "true"];
+    bench.pagelab(&same).ran().assert_exit(2, &["expected two files"]);
     bench.pagelab(&["inspect", "--folded", "x", "--", "true"]).ran().assert_exit(2, &["--stacks"]);
     bench.pagelab(&["inspect", "--stacks", "--every", "1s", "--", "true"]).ran().assert_exit(2, &["--every"]);
     let nowhere = bench.word("missing/folded");

@@ -22,14 +22,16 @@ pub enum Event {
     Exec(String),
     /// The process has another name.
     Named(String),
-    /// The process was created with a copy of this one's memory.
+    /// The process was created by this one. It shares its memory, until there is a copy or an exec.
     ForkedFrom(u32),
+    /// The process has a copy of this one's memory.
+    CopyOf(u32),
     /// Memory was mapped executable.
     Code(CodeMapping),
     /// A page fault on a page that was not present.
     Fault(FaultAt),
-    /// A page fault with a copy of its stack.
-    Sample(FaultAt, Caller),
+    /// A page fault with a large part of its stack.
+    Sample(FaultAt),
     /// Memory was mapped.
     Mapped(Range<u64>, Caller),
     /// Memory that may have been touched before was populated.
@@ -61,7 +63,16 @@ pub struct CodeFile {
     pub offset: u64,
 }
 
-/// Where a task had a page fault.
+/// A page fault.
+#[derive(Debug)]
+pub struct FaultAt {
+    pub task: u32,
+    pub address: u64,
+    pub is_in_kernel: bool,
+    pub caller: Caller,
+}
+
+/// Where a task had a page fault. Two faults at the same place have the same stack, at least as far as `pattern` reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     pub task: u32,
@@ -69,19 +80,8 @@ pub struct Place {
     /// The stack pointer.
     pub stack: u64,
     pub is_in_kernel: bool,
-}
-
-/// The callers by frame pointers, as the kernel followed them: the instruction, then return addresses. Code that uses the frame
-/// pointer for other data makes them wrong.
-pub type Chain = Vec<u64>;
-
-/// A page fault.
-#[derive(Clone, Debug)]
-pub struct FaultAt {
-    pub time_ns: u64,
-    pub address: u64,
-    pub place: Place,
-    pub chain: Chain,
+    /// The return addresses and frame pointers next to the stack pointer, as a hash.
+    pub pattern: u64,
 }
 
 /// The number of a stack that was found.
@@ -94,8 +94,9 @@ pub enum Step {
     Exec(String),
     Named(String),
     ForkedFrom(u32),
-    /// The stack is that by frame pointers.
-    Touched(FaultAt, StackId),
+    CopyOf(u32),
+    /// A page at this address was touched at this place. The stack is that part of it which every fault has.
+    Touched(u64, Place, StackId),
     Mapped(Range<u64>, StackId),
     Populated(Range<u64>, StackId),
     Moved {

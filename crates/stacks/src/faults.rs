@@ -11,14 +11,17 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, Record, SampleFlag, Sampler};
 use policy::first_touch::Sampling;
 
-use crate::event::{Caller, Chain, CodeFile, CodeMapping, Event, FaultAt, Place, Timed};
+use crate::event::{Caller, CodeFile, CodeMapping, Event, FaultAt, Timed};
 use crate::registers::{self, Registers};
+use crate::unwinding::PATTERN_WORDS;
 
 /// How many samples the buffer of stacks has room for. When it is full the kernel drops samples, which bounds their number
 /// without missing the stacks of rare faults, as a sampling period would: those of large pages are rare.
 const BUFFERED_STACKS: usize = 16;
-/// The most callers that the kernel follows by frame pointers.
-const MAX_CHAIN: u16 = 32;
+/// The stack that is copied for every fault, in bytes.
+const NEAR_STACK_BYTES: u32 = 8 * PATTERN_WORDS as u32;
+/// How many faults are read at a time, between the stacks: their buffer is small.
+const READ_AT_ONCE: usize = 500;
 /// `PERF_RECORD_MISC_COMM_EXEC` and the mask and value of `PERF_RECORD_MISC_KERNEL` (include/uapi/linux/perf_event.h).
 const IS_EXEC: u16 = 1 << 13;
 const MODE_MASK: u16 = 7;
@@ -57,9 +60,9 @@ pub struct FaultBuffers {
 
 /// The buffers of a processor.
 struct Buffers {
-    /// Every fault, with its callers by frame pointers.
+    /// Every fault, with what is next to its stack pointer.
     faults: Sampler,
-    /// Stacks of as many faults as there is room for.
+    /// Whole stacks, of as many faults as there is room for.
     stacks: Sampler,
     /// Programs and mapped code.
     code: Sampler,
@@ -103,12 +106,19 @@ impl FaultBuffers {
     /// Moves all events to `events`. They are not in order of time.
     pub fn drain(&mut self, events: &mut Vec<Timed<Event>>) {
         for Buffers { faults, stacks, code } in &mut self.processors {
-            // Those without room are no loss in the buffer of stacks.
-            self.lost += drain(code, &Reader::Code, events) + drain(faults, &Reader::Faults, events);
-            drain(stacks, &Reader::Stacks, events);
+            self.lost += drain(code, &Reader::Code, usize::MAX, events).lost;
+            loop {
+                // Those without room are no loss in the buffer of stacks.
+                drain(stacks, &Reader::Stacks, usize::MAX, events);
+                let Drained { records, lost } = drain(faults, &Reader::Faults, READ_AT_ONCE, events);
+                self.lost += lost;
+                if records < READ_AT_ONCE {
+                    break;
+                }
+            }
         }
         self.seen += count(events, |event| matches!(event, Event::Fault(_)));
-        self.unwound += count(events, |event| matches!(event, Event::Sample(..)));
+        self.unwound += count(events, |event| matches!(event, Event::Sample(_)));
     }
 
     /// How many faults there were, and how many were seen. Call it after the tree has ended.
@@ -124,18 +134,28 @@ fn count(events: &[Timed<Event>], is_counted: impl Fn(&Event) -> bool) -> u64 {
     events.iter().filter(|event| is_counted(&event.event)).count() as u64
 }
 
-/// Moves the events of a buffer to `events`; returns how many the kernel dropped.
-fn drain(sampler: &mut Sampler, reader: &Reader, events: &mut Vec<Timed<Event>>) -> u64 {
+/// What [`drain`] read.
+struct Drained {
+    records: usize,
+    /// Records that the kernel dropped.
+    lost: u64,
+}
+
+/// Moves the events of a buffer to `events`, of at most `most` records.
+fn drain(sampler: &mut Sampler, reader: &Reader, most: usize, events: &mut Vec<Timed<Event>>) -> Drained {
     let config = sampler.as_counter().config().clone();
-    let mut lost = 0;
-    while let Some(record) = sampler.next_record() {
+    let mut drained = Drained { records: 0, lost: 0 };
+    while drained.records < most
+        && let Some(record) = sampler.next_record()
+    {
+        drained.records += 1;
         match parse(&record, &config, reader) {
             Some(Found::Event(event)) => events.push(event),
-            Some(Found::Lost(dropped)) => lost += dropped,
+            Some(Found::Lost(dropped)) => drained.lost += dropped,
             Some(Found::Other) | None => {}
         }
     }
-    lost
+    drained
 }
 
 /// How faults are sampled.
@@ -148,15 +168,14 @@ struct Settings {
 impl Settings {
     fn open(&self, processor: usize) -> io::Result<Buffers> {
         let mut faults = self.event(Software::PAGE_FAULTS, processor);
-        faults.sample(SampleFlag::ADDR | SampleFlag::CALLCHAIN | SampleFlag::REGS_USER | SampleFlag::DATA_PAGE_SIZE);
+        faults.sample(SampleFlag::DATA_PAGE_SIZE).sample_stack_user(NEAR_STACK_BYTES);
         // Two events of one kind would share a `perf_sample_data`, in which Linux 6.18 counts the stack of the first for the second
         // too (`perf_prepare_sample`, kernel/events/core.c): its records would be as long. Faults that read a disk have no stack.
         let mut stacks = self.event(Software::PAGE_FAULTS_MIN, processor);
-        stacks.sample(SampleFlag::ADDR | SampleFlag::CALLCHAIN | SampleFlag::REGS_USER | SampleFlag::STACK_USER);
         stacks.sample_stack_user((self.sizes.stacks / BUFFERED_STACKS) as u32);
         for builder in [&mut faults, &mut stacks] {
+            builder.sample(SampleFlag::ADDR | SampleFlag::REGS_USER | SampleFlag::STACK_USER);
             builder.sample_period(1).sample_regs_user(registers::perf_mask());
-            builder.exclude_callchain_kernel(true).sample_max_stack(MAX_CHAIN);
         }
         let mut code = self.event(Software::DUMMY, processor);
         code.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
@@ -264,20 +283,14 @@ impl<'a> Visitor<'a> for Reader {
             return Found::Other;
         };
         let Some(registers) = sample.regs_user().and_then(Registers::of_sample) else { return Found::Other };
-        let is_in_kernel = metadata.misc() & MODE_MASK == MODE_KERNEL;
-        let place = Place { task, instruction: registers.instruction, stack: registers.stack, is_in_kernel };
-        // The list has markers (PERF_CONTEXT_USER), which are negative.
-        let chain: Chain =
-            sample.callchain().unwrap_or_default().iter().copied().filter(|at| (*at as i64) > 0).collect();
         let Some(address) = sample.addr() else { return Found::Other };
-        let fault = FaultAt { time_ns, address, place, chain };
+        let is_in_kernel = metadata.misc() & MODE_MASK == MODE_KERNEL;
+        let stack = sample.stack_user().unwrap_or_default().to_vec();
+        let fault = FaultAt { task, address, is_in_kernel, caller: Caller { registers, stack } };
         let event = match self {
             // A page that was present is not touched for the first time.
             Reader::Faults if sample.data_page_size() == Some(0) => Event::Fault(fault),
-            Reader::Stacks => {
-                let stack = sample.stack_user().unwrap_or_default().to_vec();
-                Event::Sample(fault, Caller { registers, stack })
-            }
+            Reader::Stacks => Event::Sample(fault),
             _ => return Found::Other,
         };
         Found::Event(Timed { time_ns, process, event })
@@ -300,8 +313,8 @@ impl Unavailable {
                  kernel.perf_event_paranoid=2)"
             ),
             (Some(Errno::EACCES | Errno::EPERM), _) => format!(
-                "perf_event_open is not permitted ({error}; in a container, allow it with --cap-add PERFMON or a seccomp \
-                 profile)"
+                "perf_event_open is not permitted ({}); in a container, allow it with --cap-add PERFMON or a seccomp profile",
+                Errno::from_raw(error.raw_os_error().unwrap_or_default()).desc()
             ),
             (Some(Errno::EINVAL), _) => {
                 format!("perf_event_open: {error} (it needs Linux 5.11, which reports the size of a page at a fault)")

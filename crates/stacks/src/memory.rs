@@ -18,6 +18,8 @@ pub struct Memory {
     base: PageSize,
     pmd: Option<PageSize>,
     processes: HashMap<u32, Process>,
+    /// Processes that share the memory of another one (vfork), and which.
+    shares: HashMap<u32, u32>,
     /// The last look at each process while it ran.
     running: HashMap<u32, Look>,
     /// Each process when it ended. A number can be used again.
@@ -55,21 +57,36 @@ struct Look {
 impl Memory {
     /// No processes. `base` is the base page of the kernel, and `pmd` its PMD leaf.
     pub fn new(base: PageSize, pmd: Option<PageSize>) -> Memory {
-        Memory { base, pmd, processes: HashMap::new(), running: HashMap::new(), ended: Vec::new() }
+        Memory {
+            base,
+            pmd,
+            processes: HashMap::new(),
+            shares: HashMap::new(),
+            running: HashMap::new(),
+            ended: Vec::new(),
+        }
     }
 
     /// Applies a step. Steps must come in order of time.
-    pub fn apply(&mut self, Timed { process, event, .. }: Timed<Step>, unwinding: &Unwinding) {
+    pub fn apply(&mut self, Timed { time_ns, process, event }: Timed<Step>, unwinding: &Unwinding) {
         match event {
-            Step::Exec(name) => drop(self.processes.insert(process, Process { name, ..Process::default() })),
+            Step::Exec(name) => {
+                self.shares.remove(&process);
+                self.processes.insert(process, Process { name, ..Process::default() });
+            }
             Step::Named(name) => self.process(process).name = name,
             Step::ForkedFrom(parent) => {
-                let copy = self.processes.get(&parent).cloned().unwrap_or_default();
+                let owner = self.owner(parent);
+                self.shares.insert(process, owner);
+            }
+            Step::CopyOf(parent) => {
+                let copy = self.process(parent).clone();
+                self.shares.remove(&process);
                 self.processes.insert(process, copy);
             }
-            Step::Touched(fault, by_chain) => {
-                let page = self.base.align_down(fault.address);
-                self.touches(process).touch(page, unwinding.stack_of_fault(&fault, by_chain));
+            Step::Touched(address, place, near) => {
+                let page = self.base.align_down(address);
+                self.touches(process).touch(page, unwinding.stack_of_fault(time_ns, &place, near));
             }
             Step::Mapped(range, stack) => self.mapped(process).map(range, stack),
             Step::Populated(range, stack) => self.touches(process).populate(range, stack),
@@ -99,8 +116,13 @@ impl Memory {
         stacks
     }
 
+    /// The process whose memory this one uses.
+    fn owner(&self, process: u32) -> u32 {
+        self.shares.get(&process).copied().unwrap_or(process)
+    }
+
     fn process(&mut self, process: u32) -> &mut Process {
-        self.processes.entry(process).or_default()
+        self.processes.entry(self.owner(process)).or_default()
     }
 
     fn touches(&mut self, process: u32) -> &mut Touches<StackId> {

@@ -71,7 +71,7 @@ impl Modules {
     /// The module of a mapping, for the unwinder. The file is opened in the root directory of the process, and only if it is the
     /// file that was mapped.
     pub fn place(&mut self, process: u32, addresses: &Range<u64>, file: &CodeFile) -> PlacedModule {
-        let id = self.number(process, file);
+        let id = self.number(process, addresses, file);
         let elf = self.modules[id.0 as usize].elf.as_ref();
         let bias = elf.map_or(addresses.start, |elf| elf.bias(addresses, file.offset));
         let sections = elf.map(|elf| elf.sections.clone()).unwrap_or_default();
@@ -86,29 +86,32 @@ impl Modules {
         symbol.map_or_else(|| format!("[{}]", file_name(&module.path)), |symbol| demangled(&symbol.name))
     }
 
-    fn number(&mut self, process: u32, file: &CodeFile) -> ModuleId {
+    fn number(&mut self, process: u32, addresses: &Range<u64>, file: &CodeFile) -> ModuleId {
         let key = (file.path.clone(), file.inode);
         if let Some(id) = self.numbers.get(&key) {
             return *id;
         }
         let id = ModuleId(self.modules.len() as u32);
-        let elf = open(process, file).and_then(Elf::read);
+        let elf = open(process, addresses, file).and_then(Elf::read);
         self.modules.push(Module { path: file.path.clone(), elf });
         self.numbers.insert(key, id);
         id
     }
 }
 
-/// Opens the mapped file, in the root directory of its process, or in pagelab's if the process has ended.
-fn open(process: u32, file: &CodeFile) -> Option<File> {
+/// Opens the mapped file: by its mapping, which needs root and works for a file that was deleted; or in the root directory of its
+/// process, or in pagelab's if the process has ended.
+fn open(process: u32, addresses: &Range<u64>, file: &CodeFile) -> Option<File> {
+    let mapping = format!("/proc/{process}/map_files/{:x}-{:x}", addresses.start, addresses.end);
     let inside = Path::new("/proc").join(process.to_string()).join("root");
     let inside = inside.join(file.path.strip_prefix("/").unwrap_or(&file.path));
     let open = |path: &Path| host::open_regular(path, Some(file.inode)).ok().flatten();
-    open(&inside).or_else(|| open(&file.path))
+    open(Path::new(&mapping)).or_else(|| open(&inside)).or_else(|| open(&file.path))
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    name.trim_end_matches(" (deleted)").to_string()
 }
 
 impl Elf {

@@ -64,6 +64,7 @@ impl Method {
 
 impl Recorder {
     /// Begins to record `process`, which is stopped before its exec. The kernel's page sizes are `base`, and `pmd` for PMD leaves.
+    /// `prepare_thread` is called by the thread that reads perf's buffers, before it begins.
     ///
     /// # Errors
     /// If page faults cannot be sampled although they are the method, or if no thread can be started.
@@ -71,6 +72,7 @@ impl Recorder {
         method: Method,
         process: i32,
         (base, pmd): (PageSize, Option<PageSize>),
+        prepare_thread: fn(),
     ) -> Result<Recorder, StartError> {
         let buffers = match method {
             Method::PageFaults { .. } => Some(FaultBuffers::open(process)?),
@@ -79,7 +81,10 @@ impl Recorder {
         let (events, received) = channel();
         let memory = Memory::new(base, pmd);
         let thread = std::thread::Builder::new().name("stacks".into());
-        let thread = thread.spawn(move || read(memory, buffers, &received))?;
+        let thread = thread.spawn(move || {
+            prepare_thread();
+            read(memory, buffers, &received)
+        })?;
         Ok(Recorder { events, thread, method })
     }
 
@@ -117,6 +122,7 @@ impl Recorder {
         if self.is_without_perf() {
             self.send(child, Event::ForkedFrom(parent));
         }
+        self.send(child, Event::CopyOf(parent));
     }
 
     /// Memory was mapped executable. Needed only without perf.

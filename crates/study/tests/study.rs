@@ -74,7 +74,7 @@ fn invalid_keys_of_a_study_are_refused_by_name() {
     let published = serde_json::json!([{ "what": "x", "change": "33", "source": "s" }]);
     assert!(error(&with(&|study| study["published"] = published.clone())).contains("signed percentage"));
     let quick = with(&|_| ()).of_size(Size::Quick).unwrap_err();
-    assert_eq!(quick.to_string(), "there is no [sizes.quick]; there are [sizes.standard]");
+    assert_eq!(quick.to_string(), "there is no [sizes.quick]; there are [sizes.standard]: choose one with --size");
     assert!(matches!(quick, DefinitionError::Size { .. }));
 }
 

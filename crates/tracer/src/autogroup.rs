@@ -81,6 +81,15 @@ pub fn try_top_weight() -> io::Result<()> {
     unsafe { child::call_in_child(|| begin_session(SessionWeight::Top)) }
 }
 
+/// Gives the calling thread a larger share of the processors than the program that it observes, where that is permitted (root). A
+/// thread that reads what a program does must be faster than the program.
+pub fn raise_thread_priority() {
+    /// Ten times the weight of a thread without a niceness.
+    const NICENESS: libc::c_int = -10;
+    // SAFETY: changes the niceness of the calling thread only. A refusal leaves it as it was.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,7 +64,7 @@ pub mod user;
 mod witness;
 
 pub use after_root::Leftovers;
-pub use autogroup::{SessionWeight, begin_session, try_top_weight};
+pub use autogroup::{SessionWeight, begin_session, raise_thread_priority, try_top_weight};
 pub use bare::run_bare;
 pub use ended::{Ended, InspectionTimes, Usage};
 pub use event_loop::run;

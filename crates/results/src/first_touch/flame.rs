@@ -16,7 +16,7 @@ const ROW: f64 = 20.0;
 const BAR: f64 = 4.0;
 const TITLE: f64 = 58.0;
 /// A function narrower than this is not drawn.
-const MIN_WIDTH: f64 = 0.4;
+const MIN_WIDTH: f64 = 2.0;
 /// The width of a character.
 const CHARACTER: f64 = 7.6;
 /// The deepest stack that is drawn.

@@ -27,25 +27,47 @@ const STARTS: [&str; 3] = ["main", "main.main", "start_thread"];
 /// The table of the stacks with the most memory, and how they were found.
 pub fn text(found: &FirstTouches, width: usize) -> String {
     let all = found.bytes();
-    let is_shown = |stack: &&Stack| stack.bytes() as f64 >= MIN_SHARE * all as f64;
-    let shown: Vec<&Stack> = found.stacks.iter().filter(is_shown).take(MAX_ROWS).collect();
+    let rows = rows(found);
+    let is_shown = |row: &&Row| row.bytes() as f64 >= MIN_SHARE * all as f64;
+    let shown: Vec<&Row> = rows.iter().filter(is_shown).take(MAX_ROWS).collect();
     let verb = match found.source {
         Source::PageFaults(_) => "first touched by",
         Source::MappingCalls { .. } => "mapped by",
     };
-    let has_one_name = found.stacks.windows(2).all(|pair| pair[0].frames.first() == pair[1].frames.first());
-    let rows = shown.iter().map(|stack| {
-        let process = stack.frames.first().filter(|_| !has_one_name).map(|name| format!(" < {}", printable(name)));
-        let functions = inner_first(stack) + &process.unwrap_or_default();
-        [format_bytes(stack.bytes()), sizes(&stack.leaves), functions]
-    });
-    let table = grid::last_folded(["memory", "mapped with", verb], rows, width);
-    let rest = found.stacks.len() - shown.len();
-    let rest_bytes: u64 = all - shown.iter().map(|stack| stack.bytes()).sum::<u64>();
+    let cells = shown.iter().map(|row| [format_bytes(row.bytes()), sizes(&row.leaves), row.functions.clone()]);
+    let table = grid::last_folded(["memory", "mapped with", verb], cells, width);
+    let rest = rows.len() - shown.len();
+    let rest_bytes: u64 = all - shown.iter().map(|row| row.bytes()).sum::<u64>();
     let plural = if rest == 1 { "" } else { "s" };
-    let rest = (rest > 0).then(|| format!("  {}: {rest} more stack{plural}", format_bytes(rest_bytes)));
+    let rest = (rest > 0).then(|| format!("  {}: {rest} more row{plural}", format_bytes(rest_bytes)));
     let notes = rest.into_iter().chain(notes(found)).map(|line| fold(&line, width, 4));
     std::iter::once(table).chain(notes).collect::<Vec<_>>().join("\n")
+}
+
+/// Stacks that look alike in the table.
+struct Row {
+    functions: String,
+    leaves: BTreeMap<PageSize, u64>,
+}
+
+impl Row {
+    fn bytes(&self) -> u64 {
+        self.leaves.values().sum()
+    }
+}
+
+/// The rows of the table, the one with the most memory first. A row has the process only if there are several.
+fn rows(found: &FirstTouches) -> Vec<Row> {
+    let has_one_name = found.stacks.windows(2).all(|pair| pair[0].frames.first() == pair[1].frames.first());
+    let mut by_functions: BTreeMap<String, BTreeMap<PageSize, u64>> = BTreeMap::new();
+    for stack in &found.stacks {
+        let process = stack.frames.first().filter(|_| !has_one_name).map(|name| format!(" < {}", printable(name)));
+        let leaves = by_functions.entry(inner_first(stack) + &process.unwrap_or_default()).or_default();
+        stack.leaves.iter().for_each(|(leaf, bytes)| *leaves.entry(*leaf).or_default() += bytes);
+    }
+    let mut rows: Vec<Row> = by_functions.into_iter().map(|(functions, leaves)| Row { functions, leaves }).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.bytes()));
+    rows
 }
 
 /// Folded stacks: one line each, its functions separated by semicolons, the outermost first and the leaf size last, then bytes.
@@ -122,22 +144,31 @@ fn notes(found: &FirstTouches) -> Vec<String> {
         Source::PageFaults(Sampling { faults, seen, unwound, lost, includes_kernel }) => {
             let of_all = faults.map_or(String::new(), |faults| format!("{faults} page faults, "));
             let how = format!(
-                "  {of_all}{seen} on pages that were not present; {unwound} stacks were unwound, and other faults at the same \
-                 instruction and stack pointer have one of these"
+                "  {of_all}{seen} of them seen to touch a page that was not present; {unwound} stacks were copied whole, and another \
+                 fault at the same place has one of these"
             );
-            let were_lost = "faults were lost, because the kernel's buffer was full; their pages belong to the fault in the smallest \
-                        aligned block";
+            let were_lost = "faults were lost, because the kernel's buffer was full: their pages belong to the fault in the \
+                             smallest aligned block, or are [not seen]";
             let lost = (*lost > 0).then(|| format!("  {lost} {were_lost}"));
+            let unknown_bytes = unknown_bytes(found);
+            let unknown = (unknown_bytes as f64 >= MIN_SHARE * found.bytes() as f64)
+                .then(|| format!("  callers of {} are not known ([not unwound])", format_bytes(unknown_bytes)));
             let kernel = "  pages that the kernel touched for the program, as in read(2), were not seen: that needs root, or \
                           kernel.perf_event_paranoid=1";
             let kernel = (!includes_kernel).then(|| kernel.to_string());
-            std::iter::once(how).chain(lost).chain(kernel).collect()
+            std::iter::once(how).chain(lost).chain(unknown).chain(kernel).collect()
         }
         Source::MappingCalls { why } => vec![format!(
             "  the functions are those that mapped the memory, and others may have touched it first: page faults cannot be \
              seen here: {why}"
         )],
     }
+}
+
+/// The memory of functions whose callers are not all known.
+fn unknown_bytes(found: &FirstTouches) -> u64 {
+    let is_unknown = |stack: &&Stack| stack.frames.iter().any(|name| name == "[not unwound]");
+    found.stacks.iter().filter(is_unknown).map(Stack::bytes).sum()
 }
 
 /// `2M`, or the sizes with their shares.
@@ -201,8 +232,8 @@ mod tests {
         let sampling = Sampling { faults: Some(900), seen: 800, unwound: 300, lost: 7, includes_kernel: false };
         let text = text(&found(Source::PageFaults(sampling)), 80);
         assert!(text.contains("255M     2M 100 %, 4K <1 %   parse;all < main"), "{text}");
-        assert!(text.contains("900 page faults, 800 on pages") && text.contains("7 faults were lost"), "{text}");
-        assert!(text.contains("4K: 1 more stack\n") && text.contains("kernel.perf_event_paranoid=1"), "{text}");
+        assert!(text.contains("900 page faults, 800 of them") && text.contains("7 faults were lost"), "{text}");
+        assert!(text.contains("4K: 1 more row\n") && text.contains("kernel.perf_event_paranoid=1"), "{text}");
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct Report<'a> {
     pub lacking: Option<String>,
     /// How the configurations of the kernels differ, or why that is unknown; absent if no kernels are compared.
     pub kernels_differ: Option<String>,
-    /// The command line that created this report.
+    /// The command line that measured what the report shows.
     pub command: Vec<String>,
     /// The version of pagelab.
     pub version: String,

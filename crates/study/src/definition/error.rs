@@ -37,7 +37,7 @@ pub enum DefinitionError {
         error: Box<DefinitionError>,
     },
     /// A size that the file does not define.
-    #[error("there is no [sizes.{wanted}]; there are {known}")]
+    #[error("there is no [sizes.{wanted}]; there are {known}: choose one with --size")]
     Size {
         /// The requested size.
         wanted: String,

@@ -60,7 +60,7 @@ impl FirstTouchRecording {
     /// The command is about to execute its program.
     pub fn begin(&self, process: i32) {
         let sizes = (self.observer.base_page(), self.observer.pmd_leaf());
-        self.with(|state| match Recorder::start(self.method.clone(), process, sizes) {
+        self.with(|state| match Recorder::start(self.method.clone(), process, sizes, tracer::raise_thread_priority) {
             Ok(recorder) => state.recorder = Some(recorder),
             Err(error) => state.failure = Some(error.to_string()),
         });

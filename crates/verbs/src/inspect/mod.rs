@@ -117,9 +117,12 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     }
     if arguments.stacks && arguments.command.is_empty() {
         return Err(Failure::Input(
-            "--stacks: expected a command to run, after --: the page faults of a process that runs already are over"
+            "--stacks: expected a command to run (pagelab inspect --stacks -- COMMAND), found a process: its page faults are over"
                 .into(),
         ));
+    }
+    if arguments.folded.is_some() && arguments.folded == arguments.svg {
+        return Err(Failure::Input("--folded and --svg: expected two files, found the same one twice".into()));
     }
     can_be_written([&arguments.html, &arguments.openmetrics, &arguments.folded, &arguments.svg].into_iter().flatten())?;
     if arguments.every.is_some() && (arguments.html.is_some() || arguments.regions || arguments.json) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use results::matrix::{self as shown, CountedCosts, Report as Shown, SampleSource};
 use study::definition::Definition;
 
-use super::arguments::{Export, Report};
+use super::arguments::{Export, Report, Which};
 use super::gathered::gathered;
 use super::measured::label;
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
         missing: gathered.missing,
         lacking: gathered.lacking,
         kernels_differ: config::differences(&definition.boots),
-        command: std::env::args().collect(),
+        command: measuring_command(&arguments.which),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let form = &arguments.form;
@@ -54,6 +54,13 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
         Some(file) => write_page(file, &results::html::matrix::report(&report)),
         None => Ok(()),
     }
+}
+
+/// The command that measures what the report shows.
+fn measuring_command(which: &Which) -> Vec<String> {
+    let run = ["pagelab", "study", "run", &which.study].map(str::to_owned);
+    let store = which.store.iter().flat_map(|store| ["--store".to_owned(), store.display().to_string()]);
+    run.into_iter().chain(which.size.words()).chain(store).collect()
 }
 
 /// Runs `pagelab study export`.
