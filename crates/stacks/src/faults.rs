@@ -41,7 +41,7 @@ struct Sizes {
 }
 
 /// For root.
-const LARGE: Sizes = Sizes { faults: 4 << 20, stacks: 256 << 10, code: 256 << 10 };
+const LARGE: Sizes = Sizes { faults: 8 << 20, stacks: 256 << 10, code: 256 << 10 };
 /// On machines with many processors, and for users who may lock some megabytes (`ulimit -l`).
 const MIDDLE: Sizes = Sizes { faults: 1 << 20, ..LARGE };
 /// What a user without privileges may have: together at most kernel.perf_event_mlock_kb, which is 516.
