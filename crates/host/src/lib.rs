@@ -23,6 +23,7 @@ pub mod maps;
 mod memory_groups;
 mod outer_tracer;
 mod page_sizes;
+mod perf;
 mod pools;
 mod processes;
 mod processor;
@@ -51,8 +52,10 @@ pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Coun
 pub use hugetlb_groups::HugetlbGroups;
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, changed_settings, leaseholder};
+pub use machine::online_processors;
 pub use memory_groups::MemoryGroups;
 pub use outer_tracer::{outer_tracer, tracer_of};
+pub use perf::perf_refusal;
 pub use policy::judge::{THP, thp_size_enabled};
 pub use processes::{ProcessStat, resident_bytes, task_processor_ns, task_state};
 pub use processor::Processor;

@@ -7,6 +7,10 @@ use super::absent;
 use super::read::{self, HostError};
 use super::{Host, Root};
 
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+/// More than any kernel supports (CONFIG_NR_CPUS).
+const MAX_PROCESSORS: usize = 1 << 16;
+
 pub fn read(host: &Host) -> Result<Machine, HostError> {
     let root = &host.root;
     let line = |path: &str| Ok::<String, HostError>(root.required(path)?.trim().to_string());
@@ -20,7 +24,7 @@ pub fn read(host: &Host) -> Result<Machine, HostError> {
         boot_id: line("/proc/sys/kernel/random/boot_id")?,
         host_id: host_id(root)?,
         cpu_model: cpu_model(&cpuinfo),
-        cpus: cpus(&line("/sys/devices/system/cpu/online")?, root)?,
+        cpus: online_processors(root)?.len() as u32,
         memory_bytes: total_memory(root, &meminfo)?,
         hypervisor: hypervisor(host, &cpuinfo),
         page_sizes: host.page_sizes.clone(),
@@ -78,19 +82,25 @@ fn cpu_model(cpuinfo: &str) -> String {
     named.unwrap_or_else(|| "unknown: /proc/cpuinfo does not say".into())
 }
 
-/// The number of processors in a list such as `0-3,8`.
-fn cpus(list: &str, root: &Root) -> Result<u32, HostError> {
+/// The numbers of the processors that are online.
+pub fn online_processors(root: &Root) -> Result<Vec<usize>, HostError> {
+    let text = root.required(ONLINE)?;
+    processors(text.trim()).ok_or_else(|| HostError::Unexpected {
+        path: root.under(ONLINE),
+        expected: "a list of processors such as 0-3,8",
+        found: text.trim().to_string(),
+    })
+}
+
+/// The processors of a list such as `0-3,8`; `None` for anything else.
+fn processors(list: &str) -> Option<Vec<usize>> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        last.checked_sub(first)?.checked_add(1)
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last && last < MAX_PROCESSORS).then_some(first..=last)
     };
-    let counts: Option<Vec<u32>> = list.split(',').map(range).collect();
-    counts.and_then(|counts| counts.into_iter().try_fold(0u32, u32::checked_add)).ok_or_else(|| HostError::Unexpected {
-        path: root.under("/sys/devices/system/cpu/online"),
-        expected: "a list of processors such as 0-3,8",
-        found: list.to_string(),
-    })
+    let ranges: Option<Vec<_>> = list.split(',').map(range).collect();
+    Some(ranges?.into_iter().flatten().collect())
 }
 
 fn total_memory(root: &Root, meminfo: &str) -> Result<u64, HostError> {
@@ -156,11 +166,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_lists_are_counted() {
-        let count = |list: &str| cpus(list, &Root::live());
-        assert_eq!(count("0-3,8,10-11").unwrap(), 7);
-        assert_eq!(count("0").unwrap(), 1);
-        assert!(count("3-1").is_err() && count("").is_err() && count("0-4294967295").is_err());
+    fn processor_lists_are_parsed() {
+        assert_eq!(processors("0-3,8,10-11").unwrap(), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(processors("0").unwrap(), [0]);
+        assert!(["3-1", "", "0-4294967295"].iter().all(|list| processors(list).is_none()));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Receives a description of the lease holder that this process waits for, and how many processes wait before it.
 /// Receives a description of the holder, and how much longer this process waits.
-type OnWait = Box<dyn Fn(&str, Duration)>;
+type OnWait = Box<dyn Fn(&Holder, Duration)>;
 
 /// Applies policies to the host, one after the other.
 pub struct Session {
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// How long to wait for another pagelab's lease, and the callback during the wait.
-    pub fn with_patience(mut self, patience: Duration, on_wait: impl Fn(&str, Duration) + 'static) -> Session {
+    pub fn with_patience(mut self, patience: Duration, on_wait: impl Fn(&Holder, Duration) + 'static) -> Session {
         self.patience = patience;
         self.on_wait = Box::new(on_wait);
         self
@@ -229,24 +229,23 @@ impl Session {
     }
 }
 
-/// Waits for the lease on system settings for at most `patience`, or until a signal arrives. `on_wait` receives a description of
-/// the holder and the time that is left, at once and then every ten seconds.
-pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str, Duration)) -> Result<Lease, LeaseError> {
+/// Waits for the lease on system settings for at most `patience`, or until a signal arrives. `on_wait` receives the
+/// holder and the time that is left, at once and then every ten seconds.
+pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&Holder, Duration)) -> Result<Lease, LeaseError> {
     wait(patience, on_wait, |on_wait| Lease::acquire(patience, on_wait))
 }
 
-/// Takes something that other processes may hold, or stops when a signal arrives. `on_wait` receives a description of the holder and
-/// what is left of `patience`, at once and then every ten seconds.
+/// Takes something that other processes may hold, or stops when a signal arrives. `on_wait` receives the holder and what is
+/// left of `patience`, at once and then every ten seconds.
 fn wait<T>(
     patience: Duration,
-    on_wait: impl Fn(&str, Duration),
+    on_wait: impl Fn(&Holder, Duration),
     take: impl FnOnce(&mut dyn FnMut(&Holder, Duration) -> bool) -> T,
 ) -> T {
     let mut next = Duration::ZERO;
     take(&mut |holder: &Holder, waited| {
         if waited >= next {
-            let holder = Holder { changed: host::changed_settings(), ..holder.clone() };
-            on_wait(&holder.to_string(), patience.saturating_sub(waited));
+            on_wait(holder, patience.saturating_sub(waited));
             next = waited + REPORT_INTERVAL;
         }
         signals::arrived().is_none()
@@ -265,8 +264,8 @@ mod tests {
         let holder = |in_front| Holder { in_front, ..Holder::this_process().unwrap() };
         wait(
             Duration::from_secs(30),
-            |report, left| {
-                reports.borrow_mut().push(report.to_owned());
+            |holder, left| {
+                reports.borrow_mut().push(holder.to_string());
                 lefts.borrow_mut().push(left.as_secs());
             },
             |on_wait| {
@@ -276,14 +275,10 @@ mod tests {
             },
         );
         let reports = reports.into_inner();
-        // Before it are the settings that a lease of this host has changed meanwhile, if another test holds one.
-        let end =
-            |report: &'_ String| Some(report.rsplit_once("; ")?.1.to_owned()).filter(|end| end.ends_with("this one"));
-        let ends: Vec<Option<String>> = reports.iter().map(end).collect();
+        let ends: Vec<Option<&str>> = reports.iter().map(|report| Some(report.split_once("; ")?.1)).collect();
         assert_eq!(
             ends,
-            ["2 other processes wait before this one", "1 other process waits before this one", ""]
-                .map(|text| Some(text.to_owned()).filter(|text| !text.is_empty()))
+            [Some("2 other processes wait before this one"), Some("1 other process waits before this one"), None]
         );
         assert_eq!(lefts.into_inner(), [30, 19, 9]);
         assert!(reports[0].starts_with(&format!("by process {} (`", std::process::id())), "{reports:?}");

@@ -32,8 +32,8 @@ pub struct Sampling {
     pub faults: Option<u64>,
     /// Those that were seen, and were on pages that were not present.
     pub seen: u64,
-    /// Those whose stack was copied, and unwound with the help of DWARF.
-    pub unwound: u64,
+    /// Those whose whole stack was copied.
+    pub whole_stacks: u64,
     /// Those that the kernel dropped, because its buffer was full.
     pub lost: u64,
     /// Whether faults that the kernel had on behalf of the program were seen, for example in read(2).

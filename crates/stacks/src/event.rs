@@ -29,9 +29,9 @@ pub enum Event {
     /// Memory was mapped executable.
     Code(CodeMapping),
     /// A page fault on a page that was not present.
-    Fault(FaultAt),
+    Fault(PageFault),
     /// A page fault with a large part of its stack.
-    Sample(FaultAt),
+    Sample(PageFault),
     /// Memory was mapped.
     Mapped(Range<u64>, Caller),
     /// Memory that may have been touched before was populated.
@@ -41,7 +41,7 @@ pub enum Event {
     /// Memory is about to be unmapped or dropped.
     Freed(Range<u64>),
     /// Memory was inspected.
-    Looked(LookAt),
+    Inspected(InspectedMemory),
     /// The recording ends.
     End,
 }
@@ -65,7 +65,7 @@ pub struct CodeFile {
 
 /// A page fault.
 #[derive(Debug)]
-pub struct FaultAt {
+pub struct PageFault {
     pub task: u32,
     pub address: u64,
     pub is_in_kernel: bool,
@@ -105,7 +105,7 @@ pub enum Step {
         bytes: u64,
     },
     Freed(Range<u64>),
-    Looked(LookAt),
+    Inspected(InspectedMemory),
 }
 
 /// The registers of a task and the memory at its stack pointer.
@@ -137,7 +137,7 @@ pub enum Moment {
 
 /// What an inspection found.
 #[derive(Debug)]
-pub struct LookAt {
+pub struct InspectedMemory {
     /// When.
     pub moment: Moment,
     /// The mappings with present memory.

@@ -11,12 +11,12 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, Record, SampleFlag, Sampler};
 use policy::first_touch::Sampling;
 
-use crate::event::{Caller, CodeFile, CodeMapping, Event, FaultAt, Timed};
+use crate::event::{Caller, CodeFile, CodeMapping, Event, PageFault, Timed};
 use crate::registers::{self, Registers};
 use crate::unwinding::PATTERN_WORDS;
 
-/// How many samples the buffer of stacks has room for. When it is full the kernel drops samples, which bounds their number
-/// without missing the stacks of rare faults, as a sampling period would: those of large pages are rare.
+/// How many whole stacks their buffer has room for. When it is full the kernel drops them, which bounds their number without
+/// missing those of rare faults, as a sampling period would: faults that make large pages are rare.
 const BUFFERED_STACKS: usize = 16;
 /// The stack that is copied for every fault, in bytes.
 const NEAR_STACK_BYTES: u32 = 8 * PATTERN_WORDS as u32;
@@ -27,7 +27,7 @@ const IS_EXEC: u16 = 1 << 13;
 const MODE_MASK: u16 = 7;
 const MODE_KERNEL: u16 = 1;
 
-/// Page faults cannot be sampled.
+/// Page faults cannot be seen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(String);
@@ -54,7 +54,7 @@ pub struct FaultBuffers {
     processors: Vec<Buffers>,
     includes_kernel: bool,
     seen: u64,
-    unwound: u64,
+    whole_stacks: u64,
     lost: u64,
 }
 
@@ -69,12 +69,13 @@ struct Buffers {
 }
 
 impl FaultBuffers {
-    /// Samples the faults of `process` and of all that it forks, from its next exec on.
+    /// Reads the faults of `process` and of all that it forks, from its next exec on.
     pub fn open(process: i32) -> Result<FaultBuffers, Unavailable> {
         if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            return Err(Unavailable("stacks can be unwound on x86-64 and arm64 only".into()));
+            return Err(Unavailable("stacks can be whole_stacks on x86-64 and arm64 only".into()));
         }
-        let processors = processors().map_err(|error| Unavailable::of(&error))?;
+        let root = host::Root::open("/").and_then(|root| host::online_processors(&root));
+        let processors = root.map_err(|error| Unavailable(error.to_string()))?;
         let sizes = if processors.len() > MANY_PROCESSORS { MIDDLE } else { LARGE };
         let mut settings = Settings { process, includes_kernel: true, sizes };
         loop {
@@ -83,7 +84,7 @@ impl FaultBuffers {
             let error = match opened {
                 Ok(processors) => {
                     let includes_kernel = settings.includes_kernel;
-                    return Ok(FaultBuffers { processors, includes_kernel, seen: 0, unwound: 0, lost: 0 });
+                    return Ok(FaultBuffers { processors, includes_kernel, seen: 0, whole_stacks: 0, lost: 0 });
                 }
                 Err(error) => error,
             };
@@ -98,7 +99,7 @@ impl FaultBuffers {
         }
     }
 
-    /// Whether faults that the kernel has on behalf of the program are sampled.
+    /// Whether faults that the kernel has on behalf of the program are seen.
     pub fn includes_kernel(&self) -> bool {
         self.includes_kernel
     }
@@ -118,15 +119,15 @@ impl FaultBuffers {
             }
         }
         self.seen += count(events, |event| matches!(event, Event::Fault(_)));
-        self.unwound += count(events, |event| matches!(event, Event::Sample(_)));
+        self.whole_stacks += count(events, |event| matches!(event, Event::Sample(_)));
     }
 
     /// How many faults there were, and how many were seen. Call it after the tree has ended.
     pub fn sampling(&mut self) -> Sampling {
         let counters = self.processors.iter_mut().map(|buffers| buffers.faults.as_counter_mut());
         let faults = counters.map(|counter| counter.read().ok()).sum();
-        let FaultBuffers { includes_kernel, seen, unwound, lost, .. } = *self;
-        Sampling { faults, seen, unwound, lost, includes_kernel }
+        let FaultBuffers { includes_kernel, seen, whole_stacks, lost, .. } = *self;
+        Sampling { faults, seen, whole_stacks, lost, includes_kernel }
     }
 }
 
@@ -158,7 +159,7 @@ fn drain(sampler: &mut Sampler, reader: &Reader, most: usize, events: &mut Vec<T
     drained
 }
 
-/// How faults are sampled.
+/// Which faults are read, and how much.
 struct Settings {
     process: i32,
     includes_kernel: bool,
@@ -170,7 +171,8 @@ impl Settings {
         let mut faults = self.event(Software::PAGE_FAULTS, processor);
         faults.sample(SampleFlag::DATA_PAGE_SIZE).sample_stack_user(NEAR_STACK_BYTES);
         // Two events of one kind would share a `perf_sample_data`, in which Linux 6.18 counts the stack of the first for the second
-        // too (`perf_prepare_sample`, kernel/events/core.c): its records would be as long. Faults that read a disk have no stack.
+        // too (`perf_prepare_sample`, kernel/events/core.c): its records would be as long. Faults that read a disk have no whole
+        // stack.
         let mut stacks = self.event(Software::PAGE_FAULTS_MIN, processor);
         stacks.sample_stack_user((self.sizes.stacks / BUFFERED_STACKS) as u32);
         for builder in [&mut faults, &mut stacks] {
@@ -193,18 +195,6 @@ impl Settings {
         builder.sample(SampleFlag::TID | SampleFlag::TIME).sample_id_all(true).clockid(Clock::MONOTONIC);
         builder
     }
-}
-
-/// The processors that are online.
-fn processors() -> io::Result<Vec<usize>> {
-    let text = host::content("/sys/devices/system/cpu/online")?;
-    let numbers = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    };
-    let ranges = text.trim().split(',').map(numbers).collect::<Option<Vec<_>>>();
-    let unexpected = || io::Error::other(format!("/sys/devices/system/cpu/online: expected ranges, found {text:?}"));
-    Ok(ranges.ok_or_else(unexpected)?.into_iter().flatten().collect())
 }
 
 enum Found {
@@ -286,7 +276,7 @@ impl<'a> Visitor<'a> for Reader {
         let Some(address) = sample.addr() else { return Found::Other };
         let is_in_kernel = metadata.misc() & MODE_MASK == MODE_KERNEL;
         let stack = sample.stack_user().unwrap_or_default().to_vec();
-        let fault = FaultAt { task, address, is_in_kernel, caller: Caller { registers, stack } };
+        let fault = PageFault { task, address, is_in_kernel, caller: Caller { registers, stack } };
         let event = match self {
             // A page that was present is not touched for the first time.
             Reader::Faults if sample.data_page_size() == Some(0) => Event::Fault(fault),
@@ -305,23 +295,12 @@ fn text(bytes: &[u8]) -> String {
 
 impl Unavailable {
     fn of(error: &io::Error) -> Unavailable {
-        let paranoid = host::content("/proc/sys/kernel/perf_event_paranoid").ok();
-        let paranoid = paranoid.and_then(|text| text.trim().parse::<i32>().ok());
-        Unavailable(match (error.raw_os_error().map(Errno::from_raw), paranoid) {
-            (Some(Errno::EACCES | Errno::EPERM), Some(paranoid @ 3..)) => format!(
-                "perf_event_open is not permitted (kernel.perf_event_paranoid is {paranoid}; as root: sysctl \
-                 kernel.perf_event_paranoid=2)"
-            ),
-            (Some(Errno::EACCES | Errno::EPERM), _) => format!(
-                "perf_event_open is not permitted ({}); in a container, allow it with --cap-add PERFMON or a seccomp profile",
-                Errno::from_raw(error.raw_os_error().unwrap_or_default()).desc()
-            ),
-            (Some(Errno::EINVAL), _) => {
+        Unavailable(match (host::perf_refusal(error), error.raw_os_error().map(Errno::from_raw)) {
+            (Some((reason, remedy)), _) => format!("{reason}; {remedy}"),
+            (None, Some(Errno::EINVAL)) => {
                 format!("perf_event_open: {error} (it needs Linux 5.11, which reports the size of a page at a fault)")
             }
-            (Some(Errno::ENOSYS), _) => "the kernel has no perf_event_open (CONFIG_PERF_EVENTS)".into(),
-            (Some(Errno::EMFILE | Errno::ENFILE), _) => format!("perf_event_open: {error} (raise `ulimit -n`)"),
-            _ => format!("perf_event_open: {error}"),
+            (None, _) => format!("perf_event_open: {error}"),
         })
     }
 }

@@ -28,7 +28,7 @@ mod samples;
 mod touches;
 mod unwinding;
 
-pub use event::{LookAt, MappedRange, Moment, PresentMapping};
+pub use event::{InspectedMemory, MappedRange, Moment, PresentMapping};
 pub use faults::Unavailable;
 pub use recorder::{Method, Recorder, StartError};
 pub use registers::Registers;

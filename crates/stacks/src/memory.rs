@@ -8,7 +8,7 @@ use policy::census::{Backing, Region};
 use policy::first_touch::Stack;
 use policy::size::PageSize;
 
-use crate::event::{LookAt, Moment, PresentMapping, StackId, Step, Timed};
+use crate::event::{InspectedMemory, Moment, PresentMapping, StackId, Step, Timed};
 use crate::names::GeneratedNames;
 use crate::touches::Touches;
 use crate::unwinding::Unwinding;
@@ -96,7 +96,7 @@ impl Memory {
             }
             // Memory whose content is dropped stays mapped, and what is unmapped is mapped anew before it is touched.
             Step::Freed(range) => self.touches(process).forget(range),
-            Step::Looked(look) => self.look(process, look),
+            Step::Inspected(look) => self.look(process, look),
         }
     }
 
@@ -133,7 +133,7 @@ impl Memory {
         Arc::make_mut(&mut self.process(process).mapped)
     }
 
-    fn look(&mut self, process: u32, look: LookAt) {
+    fn look(&mut self, process: u32, look: InspectedMemory) {
         let pmd = self.pmd;
         let state = self.process(process);
         let mut memory = HashMap::new();

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use framehop::{ExplicitModuleSectionInfo, Module as UnwindModule};
 use object::read::ReadCache;
@@ -40,7 +41,7 @@ struct Module {
 struct Elf {
     file: File,
     segments: Vec<Segment>,
-    sections: ExplicitModuleSectionInfo<Vec<u8>>,
+    sections: ExplicitModuleSectionInfo<Arc<[u8]>>,
     /// In the order of their addresses; read when a function is named.
     symbols: OnceCell<Vec<Symbol>>,
 }
@@ -64,7 +65,7 @@ pub struct PlacedModule {
     pub id: ModuleId,
     /// What is added to the addresses in the file; wraps.
     pub bias: u64,
-    pub unwind: UnwindModule<Vec<u8>>,
+    pub unwind: UnwindModule<Arc<[u8]>>,
 }
 
 impl Modules {
@@ -87,14 +88,16 @@ impl Modules {
     }
 
     fn number(&mut self, process: u32, addresses: &Range<u64>, file: &CodeFile) -> ModuleId {
-        let key = (file.path.clone(), file.inode);
-        if let Some(id) = self.numbers.get(&key) {
-            return *id;
+        let new = ModuleId(self.modules.len() as u32);
+        let id = *self.numbers.entry((file.path.clone(), file.inode)).or_insert(new);
+        if id == new {
+            self.modules.push(Module { path: file.path.clone(), elf: None });
         }
-        let id = ModuleId(self.modules.len() as u32);
-        let elf = open(process, addresses, file).and_then(Elf::read);
-        self.modules.push(Module { path: file.path.clone(), elf });
-        self.numbers.insert(key, id);
+        // A process that has ended may be the only one in whose root directory the path is that file; another may follow.
+        let module = &mut self.modules[id.0 as usize];
+        if module.elf.is_none() {
+            module.elf = open(process, addresses, file).and_then(Elf::read);
+        }
         id
     }
 }
@@ -148,14 +151,14 @@ impl Elf {
     }
 }
 
-fn sections<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> ExplicitModuleSectionInfo<Vec<u8>> {
+fn sections<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
     let range = |name: &str| {
         let section = object.section_by_name(name)?;
         Some(section.address()..section.address().checked_add(section.size())?)
     };
     let data = |name: &str| {
         let section = object.section_by_name(name).filter(|section| section.size() <= MAX_SECTION_BYTES)?;
-        section.data().ok().map(<[u8]>::to_vec)
+        section.data().ok().map(Arc::from)
     };
     ExplicitModuleSectionInfo {
         text_svma: range(".text"),
@@ -220,4 +223,74 @@ fn demangled(name: &str) -> String {
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
     let cpp = cpp_demangle::Symbol::new(name).ok().filter(|_| name.starts_with("_Z"));
     cpp.and_then(|symbol| symbol.demangle_with_options(&options).ok()).unwrap_or_else(|| name.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use testing::{Random, mutation};
+
+    use super::*;
+    use crate::event::{Caller, CodeMapping, Event, PageFault, Timed};
+    use crate::names::GeneratedNames;
+    use crate::registers::Registers;
+    use crate::unwinding::Unwinding;
+
+    /// The place of a file's text in memory.
+    const TEXT: Range<u64> = 0x5000_0000..0x5100_0000;
+
+    /// The names of the functions of a stack that begins in this file, with random words on it.
+    fn unwound(path: &Path, random: &mut Random) -> Vec<String> {
+        let inode = std::fs::metadata(path).unwrap().ino();
+        let file = CodeFile { path: path.into(), inode, offset: random.below(4) << 12 };
+        let mut unwinding = Unwinding::default();
+        let word = |random: &mut Random| match random.below(3) {
+            0 => TEXT.start + random.below(TEXT.end - TEXT.start),
+            1 => 0x7000 + 8 * random.below(64),
+            _ => random.below(u64::MAX),
+        };
+        let stack = (0..64).flat_map(|_| word(random).to_ne_bytes()).collect();
+        let instruction = TEXT.start + random.below(0x4_0000);
+        let registers = Registers { instruction, stack: 0x7000, frame: word(random), link: word(random) };
+        let fault = PageFault { task: 1, address: 0, is_in_kernel: false, caller: Caller { registers, stack } };
+        for event in [Event::Code(CodeMapping { addresses: TEXT, file: Some(file) }), Event::Fault(fault)] {
+            if let Some(step) = unwinding.step(Timed { time_ns: 1, process: u32::MAX, event })
+                && let crate::event::Step::Touched(_, _, stack) = step.event
+            {
+                return unwinding.names(stack, &GeneratedNames::default());
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn damaged_files_are_read_without_a_panic() {
+        let whole = std::fs::read("/bin/true").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut random = Random::new();
+        for number in 0..mutation::count(300) {
+            // The headers, which have offsets and lengths, as often as the rest.
+            let (mut head, mut rest) = (whole[..0x400].to_vec(), whole[0x400..].to_vec());
+            for _ in 0..random.below(8) {
+                let part = if random.below(2) == 0 { &mut head } else { &mut rest };
+                random.change_bytes(part);
+            }
+            let bytes = [head, rest].concat();
+            let path = directory.path().join(number.to_string());
+            std::fs::write(&path, &bytes).unwrap();
+            assert!(!unwound(&path, &mut random).is_empty());
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        assert_eq!(
+            demangled("_ZNSt6vectorIdSaIdEE14_M_fill_insertEv"),
+            "std::vector<double, std::allocator<double> >::_M_fill_insert"
+        );
+        assert_eq!(demangled("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
+        assert_eq!(demangled("main.planted"), "main.planted");
+        assert_eq!(file_name(Path::new("/tmp/a;b (deleted)")), "a;b");
+    }
 }

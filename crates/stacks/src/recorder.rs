@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use policy::first_touch::{FirstTouches, Sampling, Source};
 use policy::size::PageSize;
 
-use crate::event::{Caller, CodeFile, CodeMapping, Event, LookAt, MappedRange, Step, Timed};
+use crate::event::{Caller, CodeFile, CodeMapping, Event, InspectedMemory, MappedRange, Step, Timed};
 use crate::faults::{FaultBuffers, Unavailable};
 use crate::memory::Memory;
 use crate::registers::Registers;
@@ -39,7 +39,7 @@ pub enum Method {
         /// Whether those that the kernel has on behalf of the program are among them.
         includes_kernel: bool,
     },
-    /// Those of the calls that map memory, because page faults cannot be sampled.
+    /// Those of the calls that map memory, because page faults cannot be seen.
     MappingCalls(Unavailable),
 }
 
@@ -67,7 +67,7 @@ impl Recorder {
     /// `prepare_thread` is called by the thread that reads perf's buffers, before it begins.
     ///
     /// # Errors
-    /// If page faults cannot be sampled although they are the method, or if no thread can be started.
+    /// If page faults cannot be seen although they are the method, or if no thread can be started.
     pub fn start(
         method: Method,
         process: i32,
@@ -140,8 +140,8 @@ impl Recorder {
     }
 
     /// Memory was inspected.
-    pub fn look(&self, process: u32, look: LookAt) {
-        self.send(process, Event::Looked(look));
+    pub fn look(&self, process: u32, look: InspectedMemory) {
+        self.send(process, Event::Inspected(look));
     }
 
     /// Ends the recording. Of the process `running`, the memory is that of the last look while it ran, and otherwise that of its end.

@@ -17,11 +17,13 @@ pub struct Registers {
 
 #[cfg(not(target_arch = "aarch64"))]
 mod native {
+    use std::sync::Arc;
+
     use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 
     use super::Registers;
 
-    pub type Unwinder = UnwinderX86_64<Vec<u8>>;
+    pub type Unwinder = UnwinderX86_64<Arc<[u8]>>;
     pub type Cache = CacheX86_64;
     pub type UnwindRegisters = UnwindRegsX86_64;
 
@@ -35,11 +37,13 @@ mod native {
 
 #[cfg(target_arch = "aarch64")]
 mod native {
+    use std::sync::Arc;
+
     use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 
     use super::Registers;
 
-    pub type Unwinder = UnwinderAarch64<Vec<u8>>;
+    pub type Unwinder = UnwinderAarch64<Arc<[u8]>>;
     pub type Cache = CacheAarch64;
     pub type UnwindRegisters = UnwindRegsAarch64;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use framehop::Unwinder as _;
 
-use crate::event::{Caller, CodeMapping, Event, FaultAt, Moment, Place, StackId, Step, Timed};
+use crate::event::{Caller, CodeMapping, Event, Moment, PageFault, Place, StackId, Step, Timed};
 use crate::modules::{ModuleId, Modules};
 use crate::names::GeneratedNames;
 use crate::registers::{Cache, Registers, Unwinder, unwind_registers};
@@ -102,12 +102,12 @@ impl Unwinding {
             Event::Populated(range, caller) => Step::Populated(range, self.stack_of(process, &caller, false)),
             Event::Moved { from, to, bytes } => Step::Moved { from, to, bytes },
             Event::Freed(range) => Step::Freed(range),
-            Event::Looked(look) => {
+            Event::Inspected(look) => {
                 if look.moment == Moment::Exit {
                     self.processes.remove(&process);
                     self.near.retain(|(other, ..), _| *other != process);
                 }
-                Step::Looked(look)
+                Step::Inspected(look)
             }
             Event::End => return None,
         };
@@ -166,7 +166,7 @@ impl Unwinding {
 
     /// The place of a fault. Its pattern has the return addresses and frame pointers, which decide how the stack is unwound, and no
     /// other data.
-    fn place(&mut self, process: u32, fault: &FaultAt) -> Place {
+    fn place(&mut self, process: u32, fault: &PageFault) -> Place {
         let code = self.processes.entry(process).or_default();
         let Registers { instruction, stack, frame, .. } = fault.caller.registers;
         let in_stack = |word: u64| word.checked_sub(stack).filter(|distance| *distance < MAX_DISTANCE);
@@ -180,7 +180,7 @@ impl Unwinding {
     }
 
     /// The part of the stack that every fault has. Unwound once for all faults with the same pattern.
-    fn near_stack(&mut self, process: u32, fault: &FaultAt, place: &Place) -> StackId {
+    fn near_stack(&mut self, process: u32, fault: &PageFault, place: &Place) -> StackId {
         let key = (process, place.instruction, place.is_in_kernel, place.pattern);
         if let Some(stack) = self.near.get(&key) {
             return *stack;
@@ -264,17 +264,17 @@ mod tests {
     use super::*;
 
     /// Generated code in which a function at 0x1100 was called from `caller`, and that one from 0x2200. Its local variable is `data`.
-    fn fault(caller: u64, data: u64, words: usize) -> FaultAt {
+    fn fault(caller: u64, data: u64, words: usize) -> PageFault {
         // The frame pointer points to that of the caller, and to the return address. The outermost function has none.
         let mut stack = vec![0x7018, caller, data, 0x7200, 0x2200];
         stack.resize(0x200 / 8 + 2, 0);
         let stack = stack.iter().take(words).flat_map(|word: &u64| word.to_ne_bytes()).collect();
         let registers = Registers { instruction: 0x1100, stack: 0x7000, frame: 0x7000, link: 0 };
-        FaultAt { task: 1, address: 0x10_0000, is_in_kernel: false, caller: Caller { registers, stack } }
+        PageFault { task: 1, address: 0x10_0000, is_in_kernel: false, caller: Caller { registers, stack } }
     }
 
     /// The return addresses of the stack of a fault without a sample of its own, at 5 ns.
-    fn callers(unwinding: &mut Unwinding, fault: FaultAt) -> Vec<u64> {
+    fn callers(unwinding: &mut Unwinding, fault: PageFault) -> Vec<u64> {
         let step = unwinding.step(Timed { time_ns: 5, process: 1, event: Event::Fault(fault) }).unwrap();
         let Step::Touched(_, place, near) = step.event else { panic!("{step:?}") };
         let StackId(number) = unwinding.stack_of_fault(step.time_ns, &place, near);

@@ -43,19 +43,20 @@ pub fn report(
     findings: &mut Findings,
     mut paused: Paused,
     process: Tid,
-    report: impl FnOnce(&MappingCall),
+    report: impl FnOnce(MappingCall),
 ) -> Result<(), PauseError> {
     let caller = caller(&paused);
     let result = paused.original_call()?;
     findings.record_request(&paused, result);
     if let Some(call) = call_of(paused.number(), paused.arguments()).filter(|_| !is_error(result)) {
-        report(&MappingCall { task: paused.tid(), process, call, result: result as u64, caller });
+        report(MappingCall { task: paused.tid(), process, call, result: result as u64, caller });
     }
     paused.finish(result)
 }
 
 fn caller(paused: &Paused) -> Caller {
     let caller = paused.caller();
+    // Without its stack only the function that made the call is known.
     let stack_bytes = stack_bytes(paused.tid(), caller.stack).unwrap_or_default();
     Caller { stack_bytes, ..caller }
 }

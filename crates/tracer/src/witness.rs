@@ -89,7 +89,7 @@ pub trait Witness {
         ObservedMappings::None
     }
     /// A task has made a mapping call that the witness wants to see.
-    fn maps(&mut self, _call: &MappingCall) {}
+    fn maps(&mut self, _call: MappingCall) {}
     /// A process was created with a copy of another's memory.
     fn forked(&mut self, _parent: Tid, _child: Tid) {}
     /// A task is about to replace its memory, which no other process uses, by a new image ([`InspectedRemovals::All`] only). The

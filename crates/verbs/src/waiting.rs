@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use lease::Holder;
+
 use crate::failure::report;
 use crate::short;
 
@@ -15,26 +17,23 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Reports which process holds the lease, and when this process stops waiting. A log gets the first report, and then one per
 /// minute.
-pub fn report_lease_holder(holder: &str, left: Duration) {
+pub fn report_lease_holder(holder: &Holder, left: Duration) {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let Ok(mut last) = LAST.lock() else { return };
     if !std::io::stderr().is_terminal() && last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
         return;
     }
     *last = Some(Instant::now());
-    let holder = results::printable(holder);
+    let limit = time_limit(&holder.command).map(|limit| format!("; it begins no block after {limit} (its --max-time)"));
+    let holder = Holder { changed: host::changed_settings(), ..holder.clone() };
+    let held = results::printable(&format!("{holder}{}", limit.unwrap_or_default()));
     let left = short::seconds(left.as_secs_f64());
-    let limit = time_limit(&holder).map(|limit| format!("; it begins no block after {limit} (its --max-time)"));
-    let limit = limit.unwrap_or_default();
-    report(format_args!(
-        "pagelab: waiting for the lease on system settings, held {holder}{limit}; gives up in {left} (--wait)"
-    ));
+    report(format_args!("pagelab: waiting for the lease on system settings, held {held}; gives up in {left} (--wait)"));
 }
 
-/// `--max-time` of a comparison, from the description of a holder, which has the start of its command line. `None` for other
-/// verbs, and where the option may have been cut off.
-fn time_limit(holder: &str) -> Option<String> {
-    let command = holder.split('`').nth(1)?;
+/// `--max-time` of a comparison, from the start of its command line. `None` for other verbs, and where the option may have been cut
+/// off.
+fn time_limit(command: &str) -> Option<String> {
     let mut words = command.split(' ').skip(1);
     if words.next()? != "compare" {
         return None;
@@ -68,9 +67,7 @@ mod tests {
             ("pagelab exec -p thp -- compare --max-time 3m", None),
             ("pagelab", None),
         ] {
-            let holder = format!("by process 7 (`{command}`), which has held it for 5 s");
-            assert_eq!(time_limit(&holder).as_deref(), expected, "{command}");
+            assert_eq!(time_limit(command).as_deref(), expected, "{command}");
         }
-        assert_eq!(time_limit("by another process (its name is not recorded yet)"), None);
     }
 }

@@ -98,7 +98,7 @@ pub struct Document {
 struct SamplingDocument {
     faults: Option<u64>,
     first_touches: u64,
-    unwound_stacks: u64,
+    whole_stacks: u64,
     lost_faults: u64,
     includes_kernel: bool,
 }
@@ -120,13 +120,13 @@ pub fn document(found: &FirstTouches) -> Document {
     };
     let stacks = found.stacks.iter().map(stack).collect();
     match &found.source {
-        Source::PageFaults(Sampling { faults, seen, unwound, lost, includes_kernel }) => Document {
+        Source::PageFaults(Sampling { faults, seen, whole_stacks, lost, includes_kernel }) => Document {
             source: "page_faults",
             why_not_page_faults: None,
             sampling: Some(SamplingDocument {
                 faults: *faults,
                 first_touches: *seen,
-                unwound_stacks: *unwound,
+                whole_stacks: *whole_stacks,
                 lost_faults: *lost,
                 includes_kernel: *includes_kernel,
             }),
@@ -141,10 +141,10 @@ pub fn document(found: &FirstTouches) -> Document {
 /// How the stacks were found, and what that leaves out.
 fn notes(found: &FirstTouches) -> Vec<String> {
     match &found.source {
-        Source::PageFaults(Sampling { faults, seen, unwound, lost, includes_kernel }) => {
+        Source::PageFaults(Sampling { faults, seen, whole_stacks, lost, includes_kernel }) => {
             let of_all = faults.map_or(String::new(), |faults| format!("{faults} page faults, "));
             let how = format!(
-                "  {of_all}{seen} of them seen to touch a page that was not present; {unwound} stacks were copied whole, and another \
+                "  {of_all}{seen} of them seen to touch a page that was not present; {whole_stacks} stacks were copied whole, and another \
                  fault at the same place has one of these"
             );
             let were_lost = "faults were lost, because the kernel's buffer was full: their pages belong to the fault in the \
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_largest_stacks_are_rows_and_the_rest_is_counted() {
-        let sampling = Sampling { faults: Some(900), seen: 800, unwound: 300, lost: 7, includes_kernel: false };
+        let sampling = Sampling { faults: Some(900), seen: 800, whole_stacks: 300, lost: 7, includes_kernel: false };
         let text = text(&found(Source::PageFaults(sampling)), 80);
         assert!(text.contains("255M     2M 100 %, 4K <1 %   parse;all < main"), "{text}");
         assert!(text.contains("900 page faults, 800 of them") && text.contains("7 faults were lost"), "{text}");

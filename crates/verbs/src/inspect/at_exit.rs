@@ -164,7 +164,7 @@ impl Witness for CommandInspector {
         self.recording.as_ref().map(|recording| recording.observed_mappings()).unwrap_or_default()
     }
 
-    fn maps(&mut self, call: &MappingCall) {
+    fn maps(&mut self, call: MappingCall) {
         if let Some(recording) = &self.recording {
             recording.maps(call);
         }

@@ -13,7 +13,7 @@ use host::maps::{self, Vma};
 use policy::call::{Call, RangeOperation, madv, map, prot};
 use policy::first_touch::FirstTouches;
 use policy::size::PageSize;
-use stacks::{LookAt, MappedRange, Method, Moment, PresentMapping, Recorder, Registers};
+use stacks::{InspectedMemory, MappedRange, Method, Moment, PresentMapping, Recorder, Registers};
 use tracer::{MappingCall, ObservedMappings};
 
 use crate::failure::Failure;
@@ -91,23 +91,23 @@ impl FirstTouchRecording {
     }
 
     /// A call mapped, moved or populated memory.
-    pub fn maps(&self, call: &MappingCall) {
+    pub fn maps(&self, call: MappingCall) {
         let process = call.process as u32;
         self.with_recorder(|recorder, heap_ends| {
-            if let Some(address) = executable_address(call)
+            if let Some(address) = executable_address(&call)
                 && let Ok(Some(vma)) = maps::at(call.task, address)
             {
                 recorder.mapped_code(process, &vma);
             }
-            let Some(mapped) = mapped_range(call, heap_ends, self.observer.base_page()) else { return };
-            let caller = &call.caller;
+            let Some(mapped) = mapped_range(&call, heap_ends, self.observer.base_page()) else { return };
+            let caller = call.caller;
             let registers = Registers {
                 instruction: caller.instruction,
                 stack: caller.stack,
                 frame: caller.frame,
                 link: caller.link,
             };
-            recorder.mapped(process, mapped, registers, caller.stack_bytes.clone());
+            recorder.mapped(process, mapped, registers, caller.stack_bytes);
         });
     }
 
@@ -132,7 +132,7 @@ impl FirstTouchRecording {
                 regions: area.regions,
             });
             let generated_names = generated_names(task).ok().flatten();
-            recorder.look(process as u32, LookAt { moment, mappings: mappings.collect(), generated_names });
+            recorder.look(process as u32, InspectedMemory { moment, mappings: mappings.collect(), generated_names });
         });
     }
 
