@@ -74,7 +74,7 @@ fn a_clear_answer_ends_the_study_early_with_the_minimum_of_blocks() {
     let bench = Bench::new();
     let (file, platform) = (written(&bench, "10m"), platform(&bench, 0.7));
     let ran = run(&bench, &file, &platform, &[]);
-    ran.assert_exit(0, &["study rounds: round 1: thp -", ": decided", "study rounds: the answer is decided"]);
+    ran.assert_exit(0, &["study rounds: round 1: thp on one -", ": decided", "study rounds: the answer is decided"]);
     assert!(!ran.stderr.contains("round 2"), "{}", ran.stderr);
     ran.assert_stdout(&["3 of 3 rows are done"]);
     let ends = ends(&bench);
@@ -101,16 +101,20 @@ fn an_open_answer_takes_all_the_time_and_names_the_max_time_that_decides_it() {
         .assert_stdout(&["1 min, shared", "the remaining measurements take at most 3 min, in rounds"]);
     let ran = run(&bench, &file, &platform, &[]);
     ran.assert_exit(0, &["round 2: ", "would decide it", "study rounds: its time is up (3 min)"]);
-    ran.assert_stdout(&["3 of 3 rows are done", "Undecided: thp.", "more would decide it: a `max_time` of"]);
+    ran.assert_stdout(&[
+        "3 of 3 rows are done",
+        "Undecided: thp on one, thp on two and thp on three.",
+        "more would decide it: a `max_time` of",
+    ]);
     let before = ends(&bench);
     let store = bench.store();
     let verb = |verb: &str, options: &[&str]| {
         bench.pagelab(&[&["study", verb, &file, "--store", &store], options].concat()).ran()
     };
-    verb("status", &[]).assert_exit(0, &[]).assert_stdout(&["Undecided: thp."]);
-    verb("report", &[]).assert_exit(0, &[]).assert_stdout(&["Undecided: thp."]);
+    verb("status", &[]).assert_exit(0, &[]).assert_stdout(&["Undecided: thp on one, thp on two and thp on three."]);
+    verb("report", &[]).assert_exit(0, &[]).assert_stdout(&["Undecided: thp on one, thp on two and thp on three."]);
     let lacking = verb("status", &["--json"]).json()["lacking"].as_str().unwrap().to_owned();
-    assert!(lacking.starts_with("Undecided: thp."), "{lacking}");
+    assert!(lacking.starts_with("Undecided: thp on one, thp on two and thp on three."), "{lacking}");
     assert!(run(&bench, &file, &platform, &[]).assert_exit(0, &[]).stderr.is_empty(), "its time is used up");
     assert_eq!(ends(&bench), before);
     // A study with more time continues the same comparisons.

@@ -233,20 +233,22 @@ fn row(workload: &str, ratio: f64, seed: u64) -> Row {
 
 #[test]
 fn totals_are_over_the_rows_of_one_machine() {
-    let mut rows = vec![row("a", 0.8, 1), row("b", 0.9, 2), row("c", 1.25, 3)];
+    let ratios = [("a", 0.8), ("b", 0.9), ("c", 1.25), ("d", 0.8), ("e", 0.9), ("f", 1.2)];
+    let mut rows: Vec<Row> = ratios.iter().zip(1..).map(|((name, ratio), seed)| row(name, *ratio, seed)).collect();
     rows.push(Row { machine: "another host".into(), ..row("a", 0.5, 4) });
-    rows.push(Row::without("d", "a host", &policies(), "it was not run"));
+    rows.push(Row::without("g", "a host", &policies(), "it was not run"));
     let matrix = Matrix::of(&policies(), "base", rows, &[]);
     assert_eq!(matrix.totals.len(), 4);
     let thp = &matrix.totals[1];
     assert_eq!((thp.machine.as_str(), thp.policy.as_str(), thp.provenance), ("a host", "thp", Provenance::Measured));
     let mean = thp.mean.unwrap();
-    assert_eq!(mean.of, 3, "a workload that was not run is in no mean");
-    assert!((mean.ratio - (0.8f64 * 0.9 * 1.25).powf(1.0 / 3.0)).abs() < 0.01);
+    assert_eq!(mean.of, 6, "a workload that was not run is in no mean");
+    let product: f64 = ratios.iter().map(|(_, ratio)| ratio).product();
+    assert!((mean.ratio - product.powf(1.0 / 6.0)).abs() < 0.01);
     let (low, high) = mean.these.unwrap();
-    assert!(low < mean.ratio && mean.ratio < high && high / low < 1.02 && mean.like_these.is_none(), "{mean:?}");
-    assert_eq!((thp.wins.races, thp.wins.won, thp.wins.led), (3, 2, 2));
-    assert_eq!(matrix.totals[0].wins.won, 1, "the baseline wins where THP is worse");
+    assert!(low < mean.ratio && mean.ratio < high && high / low < 1.02 && mean.like_these.is_some(), "{mean:?}");
+    assert_eq!((thp.wins.races, thp.wins.won, thp.wins.led), (6, 4, 4));
+    assert_eq!(matrix.totals[0].wins.won, 2, "the baseline wins where THP is worse");
     assert_eq!(thp.worst.as_ref().unwrap().1, "c");
     assert_eq!(matrix.totals[3].mean.unwrap().of, 1);
 }
@@ -335,16 +337,21 @@ fn a_published_mean_of_a_suite_is_compared_with_its_workloads_only() {
             "sizes": { "standard": {} }, "workload": [{ "name": "other", "command": ["a"] }], "suite": [{ "name": "two" }],
         });
         wire["published"] = serde_json::json!([published]);
+        let workloads =
+            ["a", "b", "c", "d", "e", "f"].map(|name| serde_json::json!({ "name": name, "command": [name] }));
         let suite = serde_json::json!({
             "schema": "pagelab.suite/1", "name": "two", "about": "two", "sizes": { "standard": {} },
-            "workload": [{ "name": "a", "command": ["a"] }, { "name": "b", "command": ["b"] }],
+            "workload": workloads,
         });
         let suite: WireSuite = serde_json::from_value(suite).unwrap();
         serde_json::from_value::<Wire>(wire).unwrap().with_suites(Size::Standard, &[suite])
     };
     let published = |key: &str, value: &str| serde_json::json!({ "what": "x", key: value, "policy": "thp", "change": "-10%", "source": "s" });
     let definition = study(published("suite", "two")).unwrap();
-    let rows = vec![row("other", 0.4, 1), row("a", 0.8, 2), row("b", 0.9, 3)];
+    let ratios = [("other", 0.4), ("a", 0.8), ("b", 0.9), ("c", 0.8), ("d", 0.9), ("e", 0.8), ("f", 0.9)];
+    let rows: Vec<Row> = ratios.into_iter().zip(1..).map(|((name, ratio), seed)| row(name, ratio, seed)).collect();
+    let few = Matrix::of(&policies(), "base", rows[..6].to_vec(), &definition.published);
+    assert_eq!(few.published[0].agreement, Agreement::Undecided, "the mean of five programs has no interval");
     let matrix = Matrix::of(&policies(), "base", rows, &definition.published);
     let (ratio, interval) = matrix.published[0].found.unwrap();
     assert!((ratio - (0.8f64 * 0.9).sqrt()).abs() < 0.01 && interval.is_some(), "{ratio}");

@@ -3,6 +3,7 @@
 
 use study::definition::{Definition, Published, Size};
 use study::guest::NO_STUDY;
+use study::matrix::geometric::MIN_WORKLOADS;
 use study::matrix::{Agreement, Cell, Claim, Matrix, Reproduction, Row, Standing, Total, TotalShare};
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
@@ -61,7 +62,7 @@ pub fn title(report: &Report<'_>) -> String {
         return by_kernel::title(report);
     }
     let matrices: Vec<&Matrix> = report.others().chain(report.policies()).collect();
-    let shown = matrices.iter().find_map(|matrix| largest(matrix));
+    let shown = matrices.iter().find_map(|matrix| largest(matrix).or_else(|| largest_of_few(matrix)));
     let counted = || report.counted.iter().flat_map(counted::sentences).next();
     let is_compared =
         |matrix: &&Matrix| matrix.totals.iter().any(|total| total.policy != matrix.baseline && total.mean.is_some());
@@ -94,6 +95,50 @@ fn largest<'a>(matrix: &'a Matrix) -> Option<String> {
     Some(format!("{} has {} than {}{over}{place}", asked(total), in_words(total, &effect), matrix.baseline))
 }
 
+/// `thp has 12.3 % less wall time than base on sort`: the largest change that is shown on a workload, where the workloads are too few
+/// for a mean.
+fn largest_of_few(matrix: &Matrix) -> Option<String> {
+    let of_total = |total: &Total| {
+        let machine_figures = (total.machine.as_str(), total.provenance);
+        let rows = rows_of(matrix, machine_figures).filter_map(|row| OnRow::of(row, &total.policy));
+        rows.filter(OnRow::is_shown).map(|one| (one.effect.ratio.ln().abs(), one.in_words(&matrix.baseline))).collect()
+    };
+    let few = matrix.totals.iter().filter(|total| total.policy != matrix.baseline && total.has_too_few());
+    let all = few.flat_map(|total| -> Vec<(f64, String)> { of_total(total) });
+    all.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, words)| words)
+}
+
+/// The change of a policy on one workload.
+struct OnRow<'a> {
+    row: &'a Row,
+    cell: &'a Cell,
+    effect: Effect,
+}
+
+impl<'a> OnRow<'a> {
+    /// `None` if the row makes no claim about the policy.
+    fn of(row: &'a Row, policy: &str) -> Option<OnRow<'a>> {
+        let cell = row.cells.iter().find(|cell| cell.policy == *policy).filter(|cell| cell.has_claim())?;
+        Some(OnRow { row, cell, effect: *cell.effects.get(&row.metric)? })
+    }
+
+    fn is_shown(&self) -> bool {
+        matches!(self.cell.standing, Standing::Better | Standing::Worse)
+    }
+
+    /// `thp`, or `asking for thp` if some memory did not get the policy's pages.
+    fn asked(&self) -> String {
+        if self.cell.is_held { self.cell.policy.clone() } else { format!("asking for {}", self.cell.policy) }
+    }
+
+    /// `thp has 12.3 % less wall time than base on sort`
+    fn in_words(&self, baseline: &str) -> String {
+        let is_count = figure::metric(&[], &self.row.metric).unit == Unit::Count;
+        let amount = amount(&self.row.metric, is_count, &self.effect);
+        format!("{} has {amount} than {baseline} on {}", self.asked(), self.row.workload)
+    }
+}
+
 /// The answer of a matrix as a sentence: the measured change of each policy against the baseline. If no measurement
 /// gives a result, the sentence says why, and then what the models give.
 fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
@@ -120,7 +165,9 @@ fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
             lacks(matrix, **machine_figures)
         };
         let (name, provenance) = named(**machine_figures);
-        format!("{name} ({provenance}): {}", clauses.join(", "))
+        let has_too_few = totals(matrix, **machine_figures).any(Total::has_too_few);
+        let few = if has_too_few { format!("; no mean, which needs {MIN_WORKLOADS} {rows}") } else { String::new() };
+        format!("{name} ({provenance}{few}): {}", clauses.join(", "))
     };
     shown.iter().map(of_machine).collect::<Vec<_>>().join("; ") + "."
 }
@@ -155,6 +202,23 @@ fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> 
     let baseline = &matrix.baseline;
     let (mut decided, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
     for total in totals(matrix, machine_figures) {
+        if total.has_too_few() {
+            for one in rows_of(matrix, machine_figures).filter_map(|row| OnRow::of(row, &total.policy)) {
+                let range = Change::of(&one.effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
+                match one.cell.standing {
+                    Standing::Better | Standing::Worse => {
+                        decided.push((one.effect.ratio, format!("{}{range}", one.in_words(baseline))));
+                    }
+                    Standing::Equivalent => {
+                        let name = one.asked();
+                        let clause = format!("{name} is equivalent to {baseline} on {}{range}", one.row.workload);
+                        decided.push((1.0, clause));
+                    }
+                    _ => open.push(format!("{} on {}{}", one.asked(), one.row.workload, open_range(&one.effect))),
+                }
+            }
+            continue;
+        }
         let Some((mean, effect)) = total.mean.zip(total.change()) else {
             without.push(format!("{} {}", total.policy, lack(&total.standing)));
             continue;

@@ -21,6 +21,7 @@ mod sheets;
 
 use study::definition::Definition;
 use study::machine::Machine;
+use study::matrix::geometric::MIN_WORKLOADS;
 use study::matrix::{Filled, Matrix, Reproduction, Row, Standing, Total};
 use study::metric::Provenance;
 
@@ -162,6 +163,9 @@ fn sentence_on_total(matrix: &Matrix, total: &Total) -> Option<String> {
     let ranges = change.range_in_words().map(interval).into_iter().chain(like_these).collect::<Vec<_>>();
     let apart = || if ranges.is_empty() { String::new() } else { format!(" ({})", ranges.join("; ")) };
     let result = match total.standing {
+        _ if total.has_too_few() => {
+            format!("no mean over {} workloads, because it needs {MIN_WORKLOADS}; see each workload", mean.of)
+        }
         Standing::Better | Standing::Worse | Standing::Modelled => {
             format!("{} than {baseline} over {over}{}", answer::in_words(total, &effect), apart())
         }

@@ -75,8 +75,17 @@ fn of_rows(matrix: &Matrix, rows: &[&Row], place: &str) -> Sheet {
 }
 
 fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> Sheet {
-    let header =
-        [columns, "geometric mean", "of", "workloads like these", "worst", "wins", "ties", "least", "by chance"];
+    let header = [
+        columns,
+        "geometric mean",
+        "of",
+        "workloads like these",
+        "worst",
+        "wins",
+        "ties",
+        "lowest estimate",
+        "if all equal",
+    ];
     let line = |total: &&Total| {
         let mean = total.mean.filter(|_| total.policy != baseline);
         let wins = &total.wins;
@@ -87,6 +96,7 @@ fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> S
             total.policy.clone(),
             match mean {
                 _ if total.policy == baseline => "baseline".to_owned(),
+                Some(_) if total.has_too_few() => "too few workloads".to_owned(),
                 Some(mean) => change(&mean.effect()),
                 None => "none".to_owned(),
             },
@@ -102,10 +112,11 @@ fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> S
     let has_any = totals.iter().any(|total| total.mean.is_some());
     Sheet {
         caption: format!(
-            "{place}: all workloads together, as cost (throughput inverted). Geometric mean: with the error of measuring these workloads; \
-             workloads like these: from the differences between them, with six or more. Wins: it beats every other; ties: none beats it, and \
-             it does not beat all; least: its estimate is the least; by chance: how often chance alone gives that, with its range in \
-             95 % of cases"
+            "{place}: all workloads together, as cost (throughput inverted). Geometric mean: its interval comes from the errors of measuring \
+             these workloads, and needs six of them. Workloads like these: the interval from the differences between the workloads. \
+             Wins: the policy beats every other one. Ties: none beats it, and it does not beat all. Lowest estimate: on how many \
+             workloads its estimate is the lowest, shown or not. If all equal: how many that would be if the policies did not differ, \
+             with the range of 95 % of cases"
         ),
         header: header.map(str::to_owned).to_vec(),
         rows: if has_any { totals.iter().map(line).collect() } else { Vec::new() },

@@ -10,7 +10,8 @@ use super::*;
 fn the_table_has_every_workload_and_every_reason() {
     with_report(|report| {
         let text = render(report, 120);
-        for what in ["Does it help?", "sort|it", "a policy of models", "no free one", "a list", "one boot", "by chance"]
+        for what in
+            ["Does it help?", "sort|it", "a policy of models", "no free one", "a list", "one boot", "if all equal"]
         {
             assert!(text.contains(what), "{what} in\n{text}");
         }
@@ -125,6 +126,38 @@ fn a_change_that_is_not_shown_is_not_asserted_anywhere() {
         let html = crate::html::matrix::report(&report);
         let cell = html.split("<td class=\"n\"").find(|cell| cell.contains("sort, thp:")).unwrap();
         assert!(!cell.starts_with(" style=\"background"), "{cell}");
+    });
+}
+
+#[test]
+fn over_fewer_than_six_workloads_each_speaks_for_itself() {
+    let definition = definition();
+    let row = |name: &str, standing: Standing| {
+        let comparison = crate::sample::comparison();
+        let mut row = Row::of_comparison(name, "a host", &definition.policies, &comparison, &[]);
+        row.cells[1].standing = standing;
+        row
+    };
+    let answered = |rows: Vec<Row>, check: &dyn Fn(&Report<'_>)| {
+        let matrix = Matrix::of(&definition.policies, &definition.baseline, rows, &[]);
+        with_report(|report| check(&Report { matrix: &matrix, ..report.clone() }));
+    };
+    answered(vec![row("sort", Standing::Undecided), row("gcc", Standing::Undecided)], &|report| {
+        let text = answer(report);
+        assert!(text.starts_with("a host (measured; no mean, which needs 6 workloads): no difference from"), "{text}");
+        assert!(text.contains("thp on sort (-12.4 to -11.2 %), thp on gcc (-12.4 to -11.2 %)"), "{text}");
+        assert_eq!(title(report), "No difference from default is shown");
+        let all = conclude(report).join(" ") + &mail(report) + &render(report, 120);
+        assert!(!all.contains(" less ") && !all.contains("geometric mean of the changes"), "{all}");
+        assert!(all.contains("thp on a host, measured: no mean over 2 workloads, because it needs 6"), "{all}");
+        assert!(all.contains("No mean over all workloads: it needs 6 of them.") && all.contains("too few"), "{all}");
+        assert!(!crate::html::matrix::report(report).contains("geometric mean: "), "no mark for a mean");
+    });
+    answered(vec![row("sort", Standing::Undecided), row("gcc", Standing::Better)], &|report| {
+        let text = answer(report);
+        assert!(text.contains(": thp has 11.8 % less wall time than default on gcc (-12.4 to -11.2 %)"), "{text}");
+        assert!(text.contains("is shown for thp on sort (-12.4 to -11.2 %)"), "{text}");
+        assert_eq!(title(report), "thp has 11.8 % less wall time than default on gcc");
     });
 }
 

@@ -22,7 +22,8 @@ pub(super) fn add(totals: &mut [Total], rows: &[&Row]) {
 }
 
 /// The share by Fieller's theorem, from the measuring errors, stratified by workload. `None` if the interval is unbounded, if a
-/// workload has too few blocks with both policies, and for a single workload, whose comparison has the share.
+/// workload has too few blocks with both policies. A mean of too few workloads is no gain, and the comparison of a single workload
+/// has the share.
 fn share((part, whole): (Mean, Mean), (policy, best): (&str, &str), rows: &[&Row]) -> Option<TotalShare> {
     let pairs: Vec<Vec<(f64, f64)>> = rows.iter().filter_map(|row| pairs(row, policy, best)).collect();
     let count = pairs.len() as u32;
@@ -95,7 +96,7 @@ mod tests {
         let (part, whole) = ((1.0f64 - 0.06).ln(), (1.0f64 - 0.1).ln());
         let mut missed = 0;
         for _ in 0..1000 {
-            let rows = (0..4).map(|at| row(&mut random, &at.to_string(), (part, whole), 0.03)).collect();
+            let rows = (0..6).map(|at| row(&mut random, &at.to_string(), (part, whole), 0.03)).collect();
             let share = share_of(rows).unwrap();
             assert!(share.of == "thp" && share.low <= share.ratio && share.ratio <= share.high, "{share:?}");
             missed += u32::from(!(share.low..=share.high).contains(&0.6));
@@ -107,10 +108,11 @@ mod tests {
     #[test]
     fn without_a_gain_or_with_other_workloads_there_is_no_share() {
         let mut random = Random::new();
-        let mut rows: Vec<Row> = (0..4).map(|at| row(&mut random, &at.to_string(), (0.06, 0.1), 0.01)).collect();
+        let mut rows: Vec<Row> = (0..6).map(|at| row(&mut random, &at.to_string(), (0.06, 0.1), 0.01)).collect();
         assert_eq!(share_of(rows.clone()), None);
-        rows = (0..4).map(|at| row(&mut random, &at.to_string(), (-0.06, -0.1), 0.01)).collect();
+        rows = (0..6).map(|at| row(&mut random, &at.to_string(), (-0.06, -0.1), 0.01)).collect();
         assert!(share_of(rows.clone()).is_some());
+        assert_eq!(share_of(rows[..5].to_vec()), None, "no gain is shown over five workloads");
         assert_eq!(share_of(rows[..1].to_vec()), None, "the comparison has it");
         rows[0].cells[1].standing = Standing::WithinTracerCost;
         assert_eq!(share_of(rows), None, "the means are over other workloads");

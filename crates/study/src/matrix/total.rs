@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::geometric::geometric;
+use super::geometric::{MIN_WORKLOADS, geometric};
 use super::row::{Cell, Row, Standing, inverted};
 use super::trade::CostAndMemory;
 use super::wins::{Race, Wins, wins};
@@ -19,8 +19,9 @@ pub struct Total {
     pub provenance: Provenance,
     /// Name of the policy.
     pub policy: String,
-    /// The conclusion. If one row makes a claim, it is the conclusion of that row. If several do, it follows from the interval
-    /// of their mean over these workloads. If none does, it is the first known reason.
+    /// The conclusion. If one row makes a claim, it is the conclusion of that row. If six or more do, it follows from the
+    /// interval of their mean over these workloads; with fewer, nothing is concluded from a mean. If none does, it is the first
+    /// known reason.
     pub standing: Standing,
     /// Whether the policy was shown to be in force in every row that makes a claim.
     pub is_held: bool,
@@ -61,14 +62,21 @@ pub struct Mean {
     pub of: u32,
     /// The geometric mean of their ratios.
     pub ratio: f64,
-    /// Bounds of the mean over these workloads, from their measuring errors alone; absent if one of them has none.
+    /// Bounds of the mean over these workloads, from their measuring errors alone; absent if one of them has none, and with
+    /// too few workloads ([`Mean::is_of_few`]). A single workload has the bounds of its row.
     pub these: Option<(f64, f64)>,
     /// Bounds of the mean over workloads like these, from the differences between them; absent with fewer than
-    /// [`super::geometric::MIN_WORKLOADS`].
+    /// [`MIN_WORKLOADS`].
     pub like_these: Option<(f64, f64)>,
 }
 
 impl Mean {
+    /// Whether it is the mean of several workloads, but of fewer than [`MIN_WORKLOADS`]: one of them can decide it, so it has no
+    /// interval and supports no conclusion.
+    pub fn is_of_few(&self) -> bool {
+        (2..MIN_WORKLOADS as u32).contains(&self.of)
+    }
+
     /// The mean as a change of these workloads against the baseline.
     pub fn effect(&self) -> Effect {
         let (low, high) = self.these.unzip();
@@ -97,6 +105,12 @@ impl Total {
             wins: wins(&races, at, Design::CONFIDENCE),
             trade: None,
         })
+    }
+
+    /// Whether the rows are several, but too few for a mean with an interval: then each row speaks for itself. A model's figures
+    /// contain no noise and need no interval.
+    pub fn has_too_few(&self) -> bool {
+        self.provenance != Provenance::Modelled && self.mean.is_some_and(|mean| mean.is_of_few())
     }
 
     /// The mean with its bounds over workloads like these; `None` with too few workloads.
@@ -136,6 +150,9 @@ pub(super) fn mean(rows: &[&Row], policy: &str) -> Option<Mean> {
     }
     if let [(cost, _)] = &costs[..] {
         return Some(Mean { these: cost.low.zip(cost.high), ..own });
+    }
+    if own.is_of_few() {
+        return Some(own);
     }
     // A mean has no interval if one of its rows has none: with few boots, all rows may share an error.
     let error = |(cost, row): &(Effect, &Row)| {
@@ -227,13 +244,12 @@ mod tests {
             rows.iter_mut().for_each(|row| row.cells[1].error = Some(error));
             of(&rows)
         };
-        let two = of_rows(2, 0.01);
-        let mean = two.mean.unwrap();
-        assert!(mean.these.unwrap().1 < 0.97 && mean.like_these.is_none(), "{mean:?}");
-        assert_eq!(two.standing, Standing::Better);
-        assert_eq!(of_rows(2, 0.2).standing, Standing::Undecided);
-        let mut rows =
-            [row("a", "wall_s", Standing::Better, (0.7, 0.8)), row("b", "wall_s", Standing::Better, (0.7, 0.8))];
+        let six = of_rows(6, 0.01);
+        assert!(six.mean.unwrap().these.unwrap().1 < 0.97, "{six:?}");
+        assert_eq!(six.standing, Standing::Better);
+        assert_eq!(of_rows(6, 0.4).standing, Standing::Undecided);
+        let mut rows: Vec<Row> =
+            (0..6).map(|at| row(&at.to_string(), "wall_s", Standing::Better, (0.7, 0.8))).collect();
         let error = Some(LogError { variance: 1e-4, degrees: 9.0 });
         rows.iter_mut().for_each(|row| row.cells[1].error = error);
         assert!(of(&rows).mean.unwrap().these.is_some());
@@ -241,6 +257,20 @@ mod tests {
         assert_eq!(of(&rows).mean.unwrap().these, None, "a row has no interval");
         let like_these = of_rows(6, 0.01).mean.unwrap().like_these.unwrap();
         assert!(like_these.0 < 0.8 && like_these.1 > 1.1, "{like_these:?}");
+    }
+
+    #[test]
+    fn the_mean_of_fewer_than_six_rows_has_no_interval_and_no_conclusion() {
+        let error = Some(LogError { variance: 1e-6, degrees: 9.0 });
+        for count in 2..6 {
+            let mut rows: Vec<Row> =
+                (0..count).map(|at| row(&at.to_string(), "wall_s", Standing::Better, (0.7, 0.8))).collect();
+            rows.iter_mut().for_each(|row| row.cells[1].error = error);
+            let total = of(&rows);
+            let mean = total.mean.unwrap();
+            assert!(mean.is_of_few() && (mean.these, mean.like_these) == (None, None), "{mean:?}");
+            assert_eq!(total.standing, Standing::Undecided);
+        }
     }
 
     #[test]

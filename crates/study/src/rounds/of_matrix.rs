@@ -3,19 +3,24 @@
 use super::{Aim, Question, Term, WorkloadProgress};
 use crate::comparison::Design;
 use crate::definition::{Measure, Published};
+use crate::matrix::geometric::MIN_WORKLOADS;
 use crate::matrix::{Cell, Matrix, Row, Standing};
 use crate::metric::Direction;
 use crate::stats::{Effect, LogError};
 
-/// The questions of a study: the mean change of every policy except the baseline, and every published change. `spent` are the
-/// comparisons that the rounds continue. Only rows of the machine on which these comparisons run take part.
+/// The questions of a study: the mean change of every policy except the baseline, and every published change. With too few
+/// workloads for a conclusion from their mean, the change of each workload is a question. `spent` are the comparisons that the
+/// rounds continue. Only rows of the machine on which these comparisons run take part.
 ///
 /// Published shares of wins are not questions: they depend on the number of workloads, and more time does not make them more
 /// precise.
 pub fn questions(matrix: &Matrix, spent: &[WorkloadProgress]) -> Vec<Question> {
     let rows = rows(matrix, spent);
     let policies = matrix.policies.iter().filter(|policy| **policy != matrix.baseline);
-    let changes = policies.filter_map(|policy| change(policy, &rows).or_else(|| tracer_cost(policy, &rows)));
+    let changes = policies.flat_map(|policy| match changes(policy, &rows) {
+        changes if changes.is_empty() => tracer_cost(policy, &rows).into_iter().collect(),
+        changes => changes,
+    });
     // The matrix compares a published figure with each machine.
     let figures = matrix.published.iter().map(|reproduction| &reproduction.published);
     let mut distinct: Vec<&Published> = Vec::new();
@@ -45,10 +50,22 @@ fn cell<'a>(row: &'a Row, policy: &str) -> Option<&'a Cell> {
     row.cells.iter().find(|cell| cell.policy == policy)
 }
 
-/// The mean change of a policy over the rows that make a claim about it. `None` if no row does.
-fn change(policy: &str, rows: &[Indexed<'_>]) -> Option<Question> {
+/// The mean change of a policy over the rows that make a claim about it; of several rows that are too few for a mean, the change
+/// of each. Empty if no row makes a claim.
+fn changes(policy: &str, rows: &[Indexed<'_>]) -> Vec<Question> {
     let claims: Vec<_> = claims(policy, rows).collect();
-    let question = mean(policy, &claims)?;
+    if (2..MIN_WORKLOADS).contains(&claims.len()) {
+        let of_row = |claim: &(&Row, &Cell, Option<usize>)| {
+            change(&format!("{policy} on {}", claim.0.workload), std::slice::from_ref(claim))
+        };
+        return claims.iter().filter_map(of_row).collect();
+    }
+    change(policy, &claims).into_iter().collect()
+}
+
+/// The mean change over these rows.
+fn change(name: &str, claims: &[(&Row, &Cell, Option<usize>)]) -> Option<Question> {
+    let question = mean(name, claims)?;
     // The mean is a mean of costs. If all rows have the same throughput metric, the question is about the throughput.
     let is_rate = claims.iter().all(|(row, ..)| row.direction == Direction::Higher && row.metric == claims[0].0.metric);
     let sign = if is_rate { -1.0 } else { 1.0 };
@@ -127,8 +144,8 @@ fn published(figure: &Published, rows: &[Indexed<'_>]) -> Option<Question> {
     let is_in_suite = |row: &Row| figure.suite.as_ref().is_none_or(|suite| suite.workloads.contains(&row.workload));
     let rows: Vec<Indexed<'_>> = rows.iter().copied().filter(|(row, _)| is_held(row) && is_in_suite(row)).collect();
     let claims: Vec<_> = claims(policy, &rows).collect();
-    // A published mean of several programs is not compared with a single one.
-    let question = mean(&figure.what, &claims).filter(|question| question.terms.len() > 1)?;
+    // A published mean of several programs is not compared with that of a few.
+    let question = mean(&figure.what, &claims).filter(|question| question.terms.len() >= MIN_WORKLOADS)?;
     Some(Question { aim, ..question })
 }
 
@@ -175,13 +192,23 @@ mod tests {
 
     #[test]
     fn a_mean_has_the_same_interval_as_the_total() {
-        let matrix = matrix(vec![row("a", 1, 0.9, 0.02), row("b", 2, 1.05, 0.04)], &[]);
-        let questions = questions(&matrix, &spent());
+        let rows = (0..6).map(|at| row(&at.to_string(), at, [0.9, 1.05][at as usize % 2], 0.02 + 0.01 * at as f64));
+        let matrix = matrix(rows.collect(), &[]);
+        let spent = [0, 1, 2, 3, 4, 5].map(|comparison| WorkloadProgress { comparison, time_s: 60.0, is_open: true });
+        let questions = questions(&matrix, &spent);
         let total = matrix.totals.iter().find(|total| total.policy == "thp").unwrap();
         let (effect, these) = (questions[0].effect(), total.mean.unwrap().these.unwrap());
         assert_eq!(questions.len(), 1);
         assert!((effect.low.unwrap() - these.0).abs() < 1e-12 && (effect.high.unwrap() - these.1).abs() < 1e-12);
         assert_eq!(questions[0].is_decided(), total.standing != Standing::Undecided);
+    }
+
+    #[test]
+    fn each_of_a_few_workloads_is_a_question() {
+        let matrix = matrix(vec![row("a", 1, 0.9, 0.02), row("b", 2, 1.05, 0.04)], &[figure(None)]);
+        let questions = questions(&matrix, &spent());
+        let names: Vec<(&str, usize)> = questions.iter().map(|one| (one.name.as_str(), one.terms.len())).collect();
+        assert_eq!(names, [("thp on a", 1), ("thp on b", 1)], "a published mean is not compared with two programs");
     }
 
     #[test]
@@ -204,8 +231,7 @@ mod tests {
         finished.blocks = 14;
         let matrix = matrix(vec![row("a", 1, 0.9, 0.02), finished, other], &[]);
         let questions = questions(&matrix, &spent());
-        assert_eq!(questions.len(), 1);
-        let running: Vec<bool> = questions[0].terms.iter().map(|term| term.is_running).collect();
+        let running: Vec<bool> = questions.iter().flat_map(|one| &one.terms).map(|term| term.is_running).collect();
         assert_eq!(running, [true, false]);
     }
 

@@ -22,7 +22,8 @@ pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
         let rows: Vec<&Row> = rows_of(matrix, machine_figures).collect();
         for (policy, name) in matrix.policies.iter().enumerate() {
             let total = totals_of(matrix, machine_figures).into_iter().find(|total| total.policy == *name);
-            let mean = total.and_then(|total| total.mean).map(|mean| mean.effect());
+            let mean =
+                total.filter(|total| !total.has_too_few()).and_then(|total| total.mean).map(|mean| mean.effect());
             let id = format!("{}-forest{at}-{policy}", anchors.prefix());
             let title = format!("{name} against {} on {}", matrix.baseline, place(machine_figures));
             let lines = lines(&rows, policy, mean, &|row| anchors.of(matrix, row));
@@ -35,7 +36,7 @@ pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
         forests
     } else {
         format!(
-            "<p>Cost, with {} intervals; throughput is inverted. The last line is the geometric mean. Hollow: the change is not \
+            "<p>Cost, with {} intervals; throughput is inverted. The last line is the geometric mean, with six workloads or more. Hollow: the change is not \
          claimed to be the policy's.</p>\n<div class=\"figures named\">\n{forests}</div>\n",
             figure::confidence(0.95)
         )

@@ -28,8 +28,8 @@ pub(super) fn shares(matrix: &Matrix, anchors: Anchors) -> String {
     } else {
         format!(
             "<p>Filled: workloads in which the policy beats every other one, the baseline included. Hatched: it is one of \
-         several that none beats. The mark: its estimate is the least, whatever the noise; that is what published win \
-         shares count. The shaded band: where chance alone puts the mark in 95 % of cases if all policies are equal.</p>\n\
+         several that none beats. The mark: its estimate is the lowest, whatever the noise; that is what published win \
+         shares count. The shaded band: where the mark would be in 95 % of cases if all policies were equal.</p>\n\
          <div class=\"figures named\">\n{pictures}</div>\n"
         )
     }
@@ -71,14 +71,14 @@ fn draw(figure: &mut Figure, total: &Total, style: ArmStyle, scale: &Scale, y: f
     figure.text("value", (WIDTH - 2.0, y + 7.0), Anchor::End, &text);
     let percent = 100.0 * f64::from(wins.led) / f64::from(wins.races);
     let chance = 100.0 * wins.led_by_chance / f64::from(wins.races);
-    let text = format!("least in {percent:.0} %, chance {chance:.0} %");
+    let text = format!("lowest in {percent:.0} %, {chance:.0} % if equal");
     figure.text("range", (WIDTH - 2.0, y + 20.0), Anchor::End, &typeset(&text));
 }
 
 fn in_words(total: &Total) -> String {
     let wins = &total.wins;
     format!(
-        "{}: wins {}, ties {}, least {} of {} workloads; by chance {:.1} ({} to {}).",
+        "{}: wins {}, ties {}, lowest estimate on {} of {} workloads; {:.1} ({} to {}) if all were equal.",
         total.policy,
         wins.won,
         wins.tied,

@@ -12,6 +12,7 @@ use policy::Policy;
 use study::control::BARE;
 use study::definition::{Measure, Workload};
 use study::guest::NO_STUDY;
+use study::matrix::geometric::MIN_WORKLOADS;
 use study::matrix::{self, Matrix, Row, Standing, Total};
 use study::metric::Provenance;
 use study::stats::Effect;
@@ -226,9 +227,13 @@ fn without_figure(matrices: &[&Matrix]) -> String {
 /// The means over all rows, if there are several rows. `what`: the noun for the rows.
 fn together(totals: &[&Total], baseline: &str, what: &str) -> String {
     let is_mean = |total: &&&Total| total.mean.is_some_and(|mean| mean.of > 1);
-    let others: Vec<&&Total> = totals.iter().filter(|total| total.policy != baseline).filter(is_mean).collect();
-    if others.is_empty() {
+    let all = totals.iter().filter(|total| total.policy != baseline).filter(is_mean);
+    let (few, others): (Vec<&&Total>, Vec<&&Total>) = all.partition(|total| total.has_too_few());
+    if others.is_empty() && few.is_empty() {
         return String::new();
+    }
+    if others.is_empty() {
+        return paragraph(&format!("No mean over all {what}: it needs {MIN_WORKLOADS} of them."));
     }
     let table = Columns::of_equal_width(20, &["change", "95% interval", "ahead of all others in"]);
     let mut text = format!("geometric mean of the changes over all {what}\n") + &table.heads();
