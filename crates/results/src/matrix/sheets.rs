@@ -75,23 +75,17 @@ fn of_rows(matrix: &Matrix, rows: &[&Row], place: &str) -> Sheet {
 }
 
 fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> Sheet {
-    let header = [
-        columns,
-        "geometric mean",
-        "of",
-        "workloads like these",
-        "worst",
-        "wins",
-        "ties",
-        "lowest estimate",
-        "if all equal",
-    ];
+    let header = [columns, "geometric mean", "of", "workloads like these", "worst", "wins", "ties", "lowest estimate"];
     let line = |total: &&Total| {
         let mean = total.mean.filter(|_| total.policy != baseline);
         let wins = &total.wins;
         let of = |count: u32| if wins.races == 0 { "none".to_owned() } else { format!("{count} of {}", wins.races) };
         let worst = total.worst.as_ref().filter(|_| mean.is_some());
-        let chance = format!("{:.1} ({} to {})", wins.led_by_chance, wins.chance_range.0, wins.chance_range.1);
+        let (low, high) = wins.chance_range;
+        let led = match wins.races {
+            0 => of(wins.led),
+            _ => format!("{} ({low} to {high})", of(wins.led)),
+        };
         vec![
             total.policy.clone(),
             match mean {
@@ -105,8 +99,7 @@ fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> S
             worst.map_or(String::new(), |(cost, workload)| format!("{:+.1} % {workload}", (cost - 1.0) * 100.0)),
             of(wins.won),
             of(wins.tied),
-            of(wins.led),
-            if wins.races == 0 { String::new() } else { chance },
+            led,
         ]
     };
     let has_any = totals.iter().any(|total| total.mean.is_some());
@@ -115,8 +108,8 @@ fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> S
             "{place}: all workloads together, as cost (throughput inverted). Geometric mean: its interval comes from the errors of measuring \
              these workloads, and needs six of them. Workloads like these: the interval from the differences between the workloads. \
              Wins: the policy beats every other one. Ties: none beats it, and it does not beat all. Lowest estimate: on how many \
-             workloads its estimate is the lowest, shown or not. If all equal: how many that would be if the policies did not differ, \
-             with the range of 95 % of cases"
+             workloads its estimate is the lowest, shown or not; in brackets, how many that would be in 95 % of cases if the policies did \
+             not differ"
         ),
         header: header.map(str::to_owned).to_vec(),
         rows: if has_any { totals.iter().map(line).collect() } else { Vec::new() },

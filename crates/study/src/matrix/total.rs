@@ -110,7 +110,7 @@ impl Total {
     /// Whether the rows are several, but too few for a mean with an interval: then each row speaks for itself. A model's figures
     /// contain no noise and need no interval.
     pub fn has_too_few(&self) -> bool {
-        self.provenance != Provenance::Modelled && self.mean.is_some_and(|mean| mean.is_of_few())
+        self.standing != Standing::Modelled && self.mean.is_some_and(|mean| mean.is_of_few())
     }
 
     /// The mean with its bounds over workloads like these; `None` with too few workloads.

@@ -192,7 +192,7 @@ fn of_row(report: &Report<'_>, row: &Row, extent: Extent) -> String {
     let workload = definition.workloads.iter().find(is_own).filter(|_| definition.name != NO_STUDY);
     let text = figures::of_row(row, extent);
     match workload.map(|workload| &workload.command).filter(|words| !words.is_empty()) {
-        Some(words) => text.trim_end().to_owned() + "\n" + &command(words) + "\n",
+        Some(words) => text + "Command\n" + &command(words) + "\n",
         None => text,
     }
 }

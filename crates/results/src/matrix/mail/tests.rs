@@ -74,6 +74,7 @@ fn a_mail_of_a_study_has_every_workload_and_every_reason() {
             assert!(text.contains(what), "{what} in\n{text}");
         }
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("\n\nCommand\n  sort\n\n"), "the command is not part of the last bullet: {text}");
         assert!(words.contains("* omnet, a host: default, thp, mthp-64k, contig-64k: no free one"), "{text}");
     });
 }
