@@ -200,3 +200,11 @@ pub fn terminal_width() -> usize {
     }
     usize::from(console::Term::stdout().size().1)
 }
+
+/// The lines of the terminal. If standard output is not a terminal: the value of LINES; `None` without one.
+pub fn terminal_height() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return std::env::var("LINES").ok().and_then(|lines| lines.parse().ok()).filter(|lines| *lines > 0);
+    }
+    Some(usize::from(console::Term::stdout().size().0))
+}

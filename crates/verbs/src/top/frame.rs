@@ -49,15 +49,17 @@ pub fn frame(view: &View, browse: &Browse, style_options: TerminalStyle, width: 
     Frame { cells: drawing.cells, shown }
 }
 
-/// The header and the table as text for output without a terminal, with at most `most` processes.
-pub fn full_text(view: &View, browse: &Browse, width: u16, most: usize) -> String {
+/// The header and the table as text, with at most `most` processes. The header gets at most a quarter of `height` lines; all of it
+/// is printed if the height of the terminal is not known.
+pub fn full_text(view: &View, browse: &Browse, width: u16, height: Option<usize>, most: usize) -> String {
     let mut rows = browse.visible_rows(view);
     rows.truncate(most);
     let width = width.min(MAX_WIDTH);
-    let header = header(view, usize::from(width), usize::MAX);
-    let height = u16::try_from(header.len() + rows.len() + 2).unwrap_or(u16::MAX);
+    let room = height.map_or(usize::MAX, |height| (height / HEADER_SHARE).saturating_sub(1));
+    let header = header(view, usize::from(width), room);
+    let lines = u16::try_from(header.len() + rows.len() + 2).unwrap_or(u16::MAX);
     let style_options = TerminalStyle { colours: false, unicode: true };
-    let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, height)), style_options, y: 0 };
+    let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, lines)), style_options, y: 0 };
     header.iter().for_each(|line| drawing.line(&line.text, Style::new()));
     drawing.y += 1;
     let layout = Layout::of(usize::from(width), &view.system.page_sizes, &view.rows);

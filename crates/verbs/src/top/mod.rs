@@ -27,7 +27,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::locale::has_unicode;
-use crate::output::{Reader, is_dumb, is_set, print, print_update, terminal_width};
+use crate::output::{Reader, is_dumb, is_set, print, print_update, terminal_height, terminal_width};
 use crate::words::parse_duration;
 use browse::{Browse, Sort};
 use frame::{TerminalStyle, full_text};
@@ -75,7 +75,7 @@ fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Res
     let text = if arguments.json {
         format!("{:#}", document::document(&view, browse))
     } else {
-        full_text(&view, browse, terminal_width() as u16, usize::MAX)
+        full_text(&view, browse, terminal_width() as u16, terminal_height(), usize::MAX)
     };
     print(&text, arguments.json)
 }
@@ -88,7 +88,7 @@ fn print_frames(watcher: &mut Watcher, browse: &Browse) -> Result<(), Failure> {
     loop {
         let mut reader = Reader::Present;
         watcher.frame(InspectionLimit::Paced, |view| {
-            let text = full_text(view, browse, terminal_width() as u16, MOST);
+            let text = full_text(view, browse, terminal_width() as u16, terminal_height(), MOST);
             reader = print_update(&format!("{text}\n"), false)?;
             Ok(())
         })?;

@@ -173,11 +173,22 @@ fn without_colours_nothing_is_coloured_and_without_utf8_all_is_ascii() {
 }
 
 #[test]
+fn one_frame_leaves_three_quarters_of_the_terminal_to_processes() {
+    for (height, expected) in [(24, 5), (12, 2), (4, 1)] {
+        let text = full_text(&sample::view(), &table(), 80, Some(height), usize::MAX);
+        let header = text.lines().position(str::is_empty).unwrap();
+        assert!(header <= expected && text.starts_with("pagelab top") && text.contains("redis-server"), "{text}");
+    }
+    let all = full_text(&sample::view(), &table(), 80, None, usize::MAX);
+    assert!(all.contains("khugepaged") && all.contains("pools"), "{all}");
+}
+
+#[test]
 fn one_frame_has_every_process_that_the_filter_lets_through() {
-    let text = full_text(&sample::view(), &table(), 100, usize::MAX);
+    let text = full_text(&sample::view(), &table(), 100, None, usize::MAX);
     let names = ["java", "redis-server", "systemd", "e\\x1b[31mvil\\n", "größe"];
     assert!(names.iter().all(|name| text.contains(name)) && !text.contains("q end"), "{text}");
-    let filtered = full_text(&sample::view(), &Browse::new(Sort::Pid, "THP".into()), 100, usize::MAX);
+    let filtered = full_text(&sample::view(), &Browse::new(Sort::Pid, "THP".into()), 100, None, usize::MAX);
     assert!(filtered.contains("redis-server") && !filtered.contains("java"), "{filtered}");
-    assert!(!full_text(&sample::view(), &table(), 100, 1).contains("redis"));
+    assert!(!full_text(&sample::view(), &table(), 100, None, 1).contains("redis"));
 }
