@@ -1,6 +1,6 @@
 //! Opens trace files with a progress bar, and reports damage in them.
 
-use std::io::{BufReader, IsTerminal, Read, Seek};
+use std::io::{BufReader, ErrorKind, IsTerminal, Read, Seek};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,7 +11,14 @@ use crate::failure::{Failure, report};
 
 /// Opens a trace; reading it advances the bar.
 pub fn opened(file: &Path, bar: &ProgressBar) -> Result<impl Read + Seek + use<>, Failure> {
-    let opened = input::open(file).map_err(|error| Failure::about(file, error))?;
+    let opened = input::open(file).map_err(|error| match error {
+        input::Error::System(error) if error.kind() == ErrorKind::NotFound => Failure::Input(format!(
+            "{}: there is no such trace; pagelab record -o FILE -- COMMAND makes one, and pagelab trace import converts those of \
+             other tools",
+            file.display()
+        )),
+        error => Failure::about(file, error),
+    })?;
     Ok(bar.wrap_read(BufReader::with_capacity(1 << 20, opened)))
 }
 
