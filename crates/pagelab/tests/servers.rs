@@ -96,7 +96,14 @@ fn reports_a_failed_server_soon() {
     for (server, ready, client, parts) in [
         (&dies, "false", "true", &["server ended by itself", "exit status 3", "no room"][..]),
         (&dies, "true", "sleep", &["server ended by itself", "exit status 3", "no room"]),
-        (&silent, "false", "true", &["server ended by itself (exit status 5); it printed nothing"]),
+        (
+            &silent,
+            "false",
+            "true",
+            &[
+                "server ended by itself (exit status 5); it printed nothing; run it by itself to see why: --server needs",
+            ],
+        ),
         (&silent, "true", "sleep", &["server ended by itself (exit status 5); it printed nothing"]),
         (
             &daemon,

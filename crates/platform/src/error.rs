@@ -157,6 +157,10 @@ impl PlatformError {
 fn why_a_server_ended(exit: Exit, printed: &str) -> String {
     match (printed.is_empty(), exit) {
         (true, Exit::Code(0)) => last_words(printed) + "; if it forks into the background, keep it in the foreground",
+        (true, _) => {
+            last_words(printed)
+                + "; run it by itself to see why: --server needs a command that runs until it is stopped"
+        }
         _ => last_words(printed),
     }
 }
