@@ -1,8 +1,6 @@
 //! Axis ranges that ignore outliers. Values outside the range are drawn at the edge, with an arrow.
 
-use study::stats;
-
-/// The axis ignores the end of an interval that is more than this many times the usual width away.
+/// The axis ignores the end of an interval that is more than this many times the usual distance from its estimate.
 const FAR: f64 = 6.0;
 /// The axis ignores an increase that is more than this many times the next largest change.
 const FAR_CHANGE: f64 = 8.0;
@@ -10,7 +8,8 @@ const FAR_CHANGE: f64 = 8.0;
 const MIN_INCREASE: f64 = 10.0;
 
 /// The range of an axis of changes in percent, each with its interval. It contains all estimates, except increases far larger
-/// than all other changes. Intervals far wider than usual are cut off. The range extends to at least `least` on both sides.
+/// than all other changes. Ends of intervals that are far from their estimate for this axis are cut off: with few intervals, one of them
+/// must not decide what is usual, so that is the lower quartile. The range extends to at least `least` on both sides.
 pub fn of_changes(changes: &[(f64, Option<(f64, f64)>)], least: f64) -> (f64, f64) {
     let mut estimates: Vec<f64> = changes.iter().map(|(estimate, _)| *estimate).filter(|one| one.is_finite()).collect();
     estimates.sort_by(f64::total_cmp);
@@ -26,7 +25,8 @@ pub fn of_changes(changes: &[(f64, Option<(f64, f64)>)], least: f64) -> (f64, f6
         Some([estimate - low, high - estimate])
     });
     let mut lengths: Vec<f64> = lengths.flatten().filter(|length| length.is_finite()).collect();
-    let longest = FAR * stats::median(&mut lengths).map_or(least, |usual| usual.max(least));
+    lengths.sort_by(f64::total_cmp);
+    let longest = FAR * lengths.get(lengths.len().saturating_sub(1) / 4).map_or(least, |usual| usual.max(least));
     let ends = changes.iter().filter(|(estimate, _)| estimates.contains(estimate)).flat_map(|(estimate, interval)| {
         let (low, high) = interval.unwrap_or((*estimate, *estimate));
         [low.max(estimate - longest), high.min(estimate + longest)]
@@ -78,6 +78,18 @@ mod tests {
         let with_wide = [&usual[..], &[change(0.0, 400.0)]].concat();
         let (low, high) = of_changes(&with_wide, 1.5);
         assert!(low > -40.0 && high < 15.0, "{low} {high}");
+    }
+
+    #[test]
+    fn one_wide_interval_of_two_does_not_stretch_the_axis() {
+        for changes in [
+            vec![(-11.0, Some((-12.0, -10.0))), (20.0, Some((-15.0, 300.0)))],
+            vec![(20.0, Some((15.0, 300.0)))],
+            vec![(-11.0, Some((-14.0, -8.0))), (5.0, Some((-60.0, 310.0))), (8.0, Some((-50.0, 290.0)))],
+        ] {
+            let (_, high) = of_changes(&changes, 1.5);
+            assert!(high < 60.0, "{high}: {changes:?}");
+        }
     }
 
     #[test]

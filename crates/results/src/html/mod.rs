@@ -23,6 +23,7 @@ mod tables;
 use study::advice::Advice;
 use study::comparison::Comparison;
 use study::guest::Clock;
+use study::metric::{Metric, Unit};
 
 use crate::rows::{self, Row};
 use crate::sentence;
@@ -150,7 +151,7 @@ fn changes(comparison: &Comparison, rows: &[Row<'_>]) -> String {
         .enumerate()
         .filter_map(|(at, metric)| {
             let picture = forest::figure(comparison, rows, metric, &format!("forest{at}"))?;
-            Some(captioned(&picture, &metric_name(&metric.name)))
+            Some(captioned(&picture, &caption_of(metric)))
         })
         .collect();
     if figures.is_empty() {
@@ -165,13 +166,19 @@ fn changes(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     )
 }
 
+/// The name of a metric as a caption. A metric that the program prints keeps its case: it may begin with a unit (`ns per access`).
+fn caption_of(metric: &Metric) -> String {
+    let name = metric_name(&metric.name);
+    if metric.unit == Unit::Custom { name } else { capitalised_first(&name) }
+}
+
 fn samples(comparison: &Comparison) -> String {
     let figures: Vec<String> = rows::headline_metrics(comparison)
         .iter()
         .enumerate()
         .filter_map(|(at, metric)| {
             let picture = samples::figure(comparison, metric, &format!("samples{at}"))?;
-            Some(captioned(&picture, &metric_name(&metric.name)))
+            Some(captioned(&picture, &caption_of(metric)))
         })
         .collect();
     if figures.is_empty() {
@@ -194,11 +201,11 @@ fn samples(comparison: &Comparison) -> String {
 }
 
 fn memory(comparison: &Comparison, rows: &[Row<'_>]) -> String {
-    let coverage = coverage::figure(rows).map(|picture| captioned(&picture, "memory of a run by leaf and folio size"));
+    let coverage = coverage::figure(rows).map(|picture| captioned(&picture, "Memory of a run by leaf and folio size"));
     let cost = memory::figure(rows, comparison.design.baseline).map(|picture| {
         captioned(
             &picture,
-            "medians of the peak resident set, and of page tables when they were inspected, which is a lower bound",
+            "Medians of the peak resident set, and of page tables when they were inspected, which is a lower bound",
         )
     });
     match (coverage, cost) {

@@ -41,7 +41,7 @@ fn picture(comparison: &Comparison, of: &GainCurve<'_>) -> String {
     let style = ArmStyle::of(of.arm, comparison.design.baseline);
     line(&mut figure, of, &style, (&x, &y));
     points.iter().for_each(|point| mark(&mut figure, comparison, of, point, (&x, &y)));
-    let caption = "straight lines between measured shares; the band is where a measurement is expected";
+    let caption = "Straight lines between measured shares; the band is where a measurement is expected";
     format!("<div class=\"figures\">\n{}</div>\n", captioned(&figure.finish(), caption))
 }
 

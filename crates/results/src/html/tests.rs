@@ -221,6 +221,18 @@ fn write_the_sample() {
 
 /// A block number this large can only come from a store that another program changed.
 #[test]
+fn captions_keep_the_case_of_units() {
+    let mut comparison = sample::with_own_metrics();
+    comparison.design.metrics.iter_mut().filter(|one| one.name == "rps").for_each(|one| one.name = "ns_per_op".into());
+    let observations = comparison.trials.iter_mut().flat_map(|record| &mut record.observations);
+    observations.filter(|one| one.metric == "rps").for_each(|one| one.metric = "ns_per_op".into());
+    sample::analyse(&mut comparison);
+    let html = report(&comparison);
+    assert!(html.contains("<figcaption>Wall time<") && html.contains("<figcaption>ns per op<"), "{html}");
+    assert!(!html.contains("first-letter"), "no style changes it");
+}
+
+#[test]
 fn a_block_of_any_number_is_drawn() {
     let mut comparison = sample::comparison();
     comparison.trials.last_mut().unwrap().trial.block = u32::MAX;

@@ -37,7 +37,7 @@ pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
     } else {
         format!(
             "<p>Cost, with {} intervals; throughput is inverted. The last line is the geometric mean, with six workloads or more. Hollow: the change is not \
-         claimed to be the policy's.</p>\n<div class=\"figures named\">\n{forests}</div>\n",
+         claimed to be the policy's.</p>\n<div class=\"figures\">\n{forests}</div>\n",
             figure::confidence(0.95)
         )
     }

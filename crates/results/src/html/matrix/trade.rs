@@ -37,7 +37,7 @@ pub(super) fn trades(matrix: &Matrix, anchors: Anchors) -> String {
             "<p>Cost to the right, memory upwards (peak resident set plus page tables; in a model also memory that is \
          held but not mapped), both against the baseline, as geometric means over the workloads for which both are known, \
          with {} intervals. Filled and joined: no other policy has less of one without more of the other.</p>\n<div \
-         class=\"figures named\">\n{pictures}</div>\n",
+         class=\"figures\">\n{pictures}</div>\n",
             figure::confidence(0.95)
         )
     }

@@ -30,7 +30,7 @@ pub(super) fn shares(matrix: &Matrix, anchors: Anchors) -> String {
             "<p>Filled: workloads in which the policy beats every other one, the baseline included. Hatched: it is one of \
          several that none beats. The mark: its estimate is the lowest, whatever the noise; that is what published win \
          shares count. The shaded band: where the mark would be in 95 % of cases if all policies were equal.</p>\n\
-         <div class=\"figures named\">\n{pictures}</div>\n"
+         <div class=\"figures\">\n{pictures}</div>\n"
         )
     }
 }

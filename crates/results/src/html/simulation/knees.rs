@@ -54,9 +54,9 @@ pub fn knees(document: &Knees) -> String {
 
 fn figures(document: &Knees) -> String {
     let measured = picture(&document.measured_ns, "measured", "nanoseconds a load")
-        .map(|picture| captioned(&picture, "nanoseconds a load (measured)") + &legend(&document.measured_ns));
-    let cycles = picture(&document.modelled_cycles, "modelled", "cycles a load loses")
-        .map(|picture| modelled(&picture, "cycles a load loses") + &legend(&document.modelled_cycles));
+        .map(|picture| captioned(&picture, "Nanoseconds a load (measured)") + &legend(&document.measured_ns));
+    let cycles = picture(&document.modelled_cycles, "modelled", "Cycles a load loses")
+        .map(|picture| modelled(&picture, "Cycles a load loses") + &legend(&document.modelled_cycles));
     let figures: String = measured.into_iter().chain(cycles).map(|figure| format!("<div>{figure}</div>\n")).collect();
     format!(
         "<p>One load in each 4K page, in one random cycle: every load waits for the one before. What is measured has \

@@ -119,7 +119,7 @@ fn curves_of(trace: &Trace, at: usize) -> String {
         Some(modelled(&picture, &caption) + &curves::legend(&sweep.page_sizes()))
     });
     let memory = curves::memory(trace, &format!("memory{at}"))
-        .map(|picture| modelled(&picture, "memory against page size") + &curves::memory_legend(trace));
+        .map(|picture| modelled(&picture, "Memory against page size") + &curves::memory_legend(trace));
     let figures: Vec<String> =
         misses.into_iter().chain(memory).map(|figure| format!("<div>{figure}</div>\n")).collect();
     if figures.is_empty() {
@@ -160,7 +160,7 @@ fn geometry(trace: &Trace, at: usize) -> String {
         .enumerate()
         .map(|(place, size)| {
             let picture = heat::map(sweep, *size, &format!("heat{at}-{place}"));
-            modelled(&picture, &format!("pages of {}", policy::size::format_bytes(*size)))
+            modelled(&picture, &format!("Pages of {}", policy::size::format_bytes(*size)))
         })
         .collect();
     format!(

@@ -234,7 +234,7 @@ fn distinguishes_measured_and_modelled_knees() {
     };
     let html = knees(&shown);
     assert!(html.contains(">In a buffer of 512M a load takes 29.0 ns under base and 14.5 ns under thp</h1>"), "{html}");
-    for part in ["nanoseconds a load (measured)", "cycles a load loses (modelled)", "a &lt;zen&gt;", "512K"] {
+    for part in ["Nanoseconds a load (measured)", "Cycles a load loses (modelled)", "a &lt;zen&gt;", "512K"] {
         assert!(html.contains(part), "{part}");
     }
     shown.measured_ns.clear();
