@@ -181,7 +181,8 @@ fn much_shared_memory_is_warned_of() {
     assert_eq!(postgres, [Warning::SharedMemory { bytes: 390 << 20, concerned_bytes: 38 << 20 }]);
     assert_eq!(
         postgres[0].describe(&design.arms),
-        "390M of the memory is shared, and no policy chooses its pages: what policies held is about the rest"
+        "390M of the memory is shared: its pages are chosen by the program (PostgreSQL: huge_pages) or by shmem_enabled, and by no \
+         policy; what policies held is about the rest"
     );
     assert_eq!((with(1 << 19, 0), with(2 << 20, 38 << 20)), (vec![], vec![]));
     assert_eq!(with(2 << 20, 0).len(), 1);

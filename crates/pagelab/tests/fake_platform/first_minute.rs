@@ -50,13 +50,7 @@ fn limits_that_contradict_each_other_or_are_too_short_are_named() {
     refused.assert_exit(2, &["--min-blocks 10 is more than the 3 blocks", "give --blocks 10 or more"]);
     // A trial takes a second of the fake platform's clock, and a block with its control arms a few.
     let short = faked(&bench, THREE, &["-p", "thp", "--max-time", "10s"]);
-    short.assert_exit(
-        0,
-        &[
-            "--max-time is too short for an interval, which takes 6 blocks, at the pace of the first, ",
-            " each: --max-time ",
-        ],
-    );
+    short.assert_exit(0, &["--max-time is too short for an interval, which takes 6 blocks of ", " each: --max-time "]);
     let long = faked(&bench, THREE, &["-p", "thp", "--max-time", "10m"]);
     assert!(!long.stderr.contains("--max-time"), "{long}");
 }

@@ -1,6 +1,7 @@
 //! Which options would let a comparison run for a given number of blocks.
 
 use study::comparison::{Comparison, Ended};
+use study::plan::interval_blocks;
 
 use super::Conclusion;
 use crate::figure::{self, MAX_BLOCKS};
@@ -39,9 +40,14 @@ impl Conclusion<'_> {
 
 /// The message if it is unknown how many blocks would decide, and the remedy: an interval needs more blocks.
 fn of_unknown(comparison: &Comparison) -> String {
+    let blocks = interval_blocks(&comparison.design);
     let remedy = match comparison.ended {
-        Ended::Time => "give it more time (--max-time)",
-        _ => "run more blocks (--blocks)",
+        Ended::Time => match time_s(comparison, blocks) {
+            Some(time_s) => format!("give it more time (--max-time {})", rounded_up(time_s)),
+            None => "give it more time (--max-time)".to_owned(),
+        },
+        _ if comparison.design.max_blocks < blocks => format!("run more blocks (--blocks {blocks})"),
+        _ => "run more blocks (--blocks)".to_owned(),
     };
     format!("too few blocks to say how many would settle it: {remedy}")
 }
@@ -111,6 +117,9 @@ mod tests {
             "about 9000 blocks would settle it: --blocks 9000 --max-time 11h"
         );
         assert!(of_unknown(&comparison).ends_with("how many would settle it: give it more time (--max-time)"));
+        comparison.analysis.as_mut().unwrap().blocks = 2;
+        assert!(of_unknown(&comparison).ends_with("give it more time (--max-time 3m)"), "{}", of_unknown(&comparison));
+        comparison.analysis.as_mut().unwrap().blocks = 15;
         // Even if its trials were so short that they started at the same time.
         comparison.trials.iter_mut().for_each(|record| record.started_s = 0.0);
         assert_eq!(of_blocks(&comparison, 16, "it"), "about 16 blocks would settle it: --max-time 80s");
@@ -125,6 +134,8 @@ mod tests {
         comparison.design.max_time_s = None;
         assert_eq!(of_blocks(&comparison, 20, "it"), "about 20 blocks would settle it: --blocks 20");
         assert!(of_unknown(&comparison).ends_with("how many would settle it: run more blocks (--blocks)"));
+        comparison.design.max_blocks = 3;
+        assert!(of_unknown(&comparison).ends_with("run more blocks (--blocks 6)"), "{}", of_unknown(&comparison));
     }
 
     #[test]

@@ -76,7 +76,8 @@ impl Warning {
                 )
             }
             Warning::SharedMemory { bytes, .. } => format!(
-                "{} of the memory is shared, and no policy chooses its pages: what policies held is about the rest",
+                "{} of the memory is shared: its pages are chosen by the program (PostgreSQL: huge_pages) or by shmem_enabled, and by \
+                 no policy; what policies held is about the rest",
                 format_bytes(*bytes)
             ),
             Warning::ShortRuns { wall_s } => {
@@ -161,8 +162,9 @@ impl Warning {
                  (--server, --ready)"
             }
             Warning::SharedMemory { .. } => {
-                "the program itself decides whether shared memory comes from a hugetlb pool (PostgreSQL: huge_pages = try, and \
-                 pages in the pool, which hugetlb-2m provides); else /sys/kernel/mm/transparent_hugepage/shmem_enabled decides"
+                "for PostgreSQL, compare hugetlb-2m, which provides a pool; to keep one, set vm.nr_hugepages to the number that postgres -C \
+                 shared_memory_size_in_huge_pages prints, and huge_pages=on, which refuses to start without it (try, the \
+                 default, silently takes none)"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };

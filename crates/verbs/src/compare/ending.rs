@@ -9,6 +9,7 @@ use study::stats::{Analysis, Outcome};
 use study::trial::Arm;
 use tracer::signals;
 
+use super::time_limit;
 use crate::failure::{Failure, report};
 
 /// Maps the end of a comparison to an exit code.
@@ -22,9 +23,10 @@ pub fn exit(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
         Ended::Time if comparison.analysis.is_none() && MeasuredBoots::of(comparison).is_none() => {
             let of_guest =
                 if kernel_of(&comparison.machine).is_some() { ", which the guest's clock measures" } else { "" };
+            let time = time_limit::enough(comparison).map(|time| format!(" {time}")).unwrap_or_default();
             Err(Failure::NoResult(format!(
                 "there is no result: the time was up before the first block that counts was complete; give more time with \
-                 --max-time{of_guest}"
+                 --max-time{time}{of_guest}"
             )))
         }
         Ended::Interrupted => Err(Failure::Interrupted(signals::arrived().unwrap_or(signals::CAUGHT[0]))),

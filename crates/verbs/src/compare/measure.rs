@@ -52,7 +52,7 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
         None => new_comparison(&setup.host, &setup.design, work::invocation(&setup.work))?,
     };
     if resumed.is_none() {
-        server_hint::of_command(&comparison.invocation.command).into_iter().for_each(report);
+        server_hint::of_command(&comparison.invocation.command, &comparison.design).into_iter().for_each(report);
     }
     let earlier = resumed.as_ref().map(Resumed::earlier).unwrap_or_default();
     let clock_s = resumed.as_ref().map_or(0.0, Resumed::clock_s);

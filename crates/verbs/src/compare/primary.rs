@@ -69,7 +69,7 @@ impl Primary {
 /// A clause for the advice that suggests `--own-session`; empty where CPU time decides, or if that option was given.
 fn own_session_hint(design: &Design, load: &Contention) -> &'static str {
     if load.is_high() && !load.decides && design.own_session.is_none() {
-        ", and --own-session (root) gives the command precedence over other sessions"
+        "; --own-session (as root) gives the command precedence over programs of other sessions"
     } else {
         ""
     }

@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use policy::Granularity;
+use study::comparison::Design;
 use study::runner::Event;
 use tracer::signals;
 
@@ -19,15 +21,28 @@ const LISTEN: &str = "0A";
 /// The flag of a listening socket in /proc/PID/net/unix (`__SO_ACCEPTCON`).
 const ACCEPTS_CONNECTIONS: u32 = 1 << 16;
 
-/// A hint for a server whose largest memory cannot be changed by any policy, because the server itself asks for its
-/// pages.
-pub fn of_command(command: &[String]) -> Option<&'static str> {
-    let program = Path::new(command.first()?).file_name()?;
-    let is_asked = command.iter().any(|word| word.contains("huge_pages"));
-    (program == "postgres" && !is_asked).then_some(
-        "pagelab: PostgreSQL itself asks for the pages of its shared buffers: add -c huge_pages=try to its command, and compare \
-         hugetlb-2m (-p default,hugetlb-2m); the other policies change only private memory",
-    )
+/// A hint for PostgreSQL, whose largest memory only a pool changes: it takes the pool's pages itself (`huge_pages`, which is `try`
+/// by default). `None` if a policy with a pool is compared and the server may use it.
+pub fn of_command(command: &[String], design: &Design) -> Option<&'static str> {
+    if Path::new(command.first()?).file_name()? != "postgres" {
+        return None;
+    }
+    let is_off = command.iter().any(|word| {
+        let word = word.trim_start_matches("-c").trim_start_matches('-').replace([' ', '-'], "_");
+        ["huge_pages=off", "huge_pages=false", "huge_pages=no"].iter().any(|off| word.starts_with(off))
+    });
+    let has_pool = design.arms.iter().any(|arm| matches!(arm.policy.granularity, Granularity::Hugetlb(_)));
+    match (is_off, has_pool) {
+        (true, _) => Some(
+            "pagelab: huge_pages=off keeps PostgreSQL's shared buffers in base pages under every policy: leave it out and compare \
+             hugetlb-2m (-p default,hugetlb-2m), which provides a pool",
+        ),
+        (false, false) => Some(
+            "pagelab: PostgreSQL's shared buffers get large pages only from a pool: compare hugetlb-2m too (-p default,hugetlb-2m), \
+             which provides one of the size needed; the other policies change only private memory",
+        ),
+        (false, true) => None,
+    }
 }
 
 /// Examines the command of the first trial once, if that trial takes long.
@@ -133,14 +148,26 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 
+    use study::trial::Arm;
+
     use super::*;
 
     #[test]
     fn shared_buffers_have_a_hint_before_the_first_trial() {
-        let hint = |line: &str| of_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert!(hint("/usr/lib/postgresql/15/bin/postgres -D data").unwrap().contains("-c huge_pages=try"));
-        assert_eq!(hint("postgres -D data -c huge_pages=try"), None);
-        assert_eq!(hint("redis-server --port 1"), None);
+        let hint = |line: &str, policies: &[&str]| {
+            let arms = policies.iter().map(|policy| Arm::of_policy(*policy, policy.parse().unwrap())).collect();
+            of_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), &Design::new(arms, 0, 1))
+        };
+        let (small, with_pool) = (["default", "thp"], ["default", "hugetlb-2m"]);
+        let lacks_pool = hint("/usr/lib/postgresql/15/bin/postgres -D data", &small).unwrap();
+        assert!(lacks_pool.contains("-p default,hugetlb-2m") && !lacks_pool.contains("huge_pages="), "{lacks_pool}");
+        assert_eq!(hint("postgres -D data -c huge_pages=try", &small), Some(lacks_pool), "try is the default");
+        assert_eq!(hint("postgres -D data -c huge_pages=try", &with_pool), None);
+        for off in ["-c huge_pages=off", "--huge-pages=off", "--huge_pages=off", "-chuge_pages=off"] {
+            let hint = hint(&format!("postgres -D data {off}"), &with_pool);
+            assert!(hint.unwrap_or_default().contains("huge_pages=off keeps"), "{off}");
+        }
+        assert_eq!(hint("redis-server --port 1", &small), None);
     }
 
     #[test]
