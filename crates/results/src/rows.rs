@@ -260,14 +260,18 @@ impl Row<'_> {
     pub fn spread(&self) -> Option<String> {
         let (least, mean) = (figure::share(self.coverage_ratio()?), figure::share(self.mean_coverage_ratio()?));
         let worst = if self.counted.len() < 10 { "run" } else { "tenth of the runs" };
-        (least != mean).then(|| format!("in the worst {worst}, {mean} on average"))
+        (least != mean).then(|| format!("in the worst {worst}, which decides, and on {mean} on average"))
     }
 
     /// Causes over all counted trials. A cause that proves a policy is left out if only some trials have it and the policy was not
-    /// shown to be in force.
+    /// shown to be in force; that too little of the peak was inspected, if the policy was shown without that.
     pub fn causes(&self) -> Vec<CauseShare> {
         let mut causes = stats::causes(&self.counted);
-        causes.retain(|share| self.is_held() || share.cause != Cause::ProvenByThpDisable);
+        causes.retain(|share| {
+            let is_of_others =
+                if self.is_held() { concerns_the_peak(&share.cause) } else { share.cause == Cause::ProvenByThpDisable };
+            !is_of_others
+        });
         causes
     }
 
@@ -376,6 +380,11 @@ impl Row<'_> {
         }
         .to_string()
     }
+}
+
+/// Whether the cause is that too little of the peak was inspected. Such a cause is remedied by another way to measure.
+pub(crate) fn concerns_the_peak(cause: &Cause) -> bool {
+    matches!(cause, Cause::PeakUnseen | Cause::PeakUnwatched { .. } | Cause::PeakUncertain)
 }
 
 /// The outcome of an arm whose change could be caused by the tracer's own stops.

@@ -120,17 +120,16 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
         cells: rows.iter().map(|row| cell(row).unwrap_or_default()).collect(),
     };
     let printed = printed(&comparison.design, &primary);
-    let own = printed.iter().map(|metric| {
-        let cell = |row: &Row<'_>| {
-            let with_range = |effect| {
-                let change = Change::of(effect);
-                let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
-                format!(" {}{range}", change.estimate())
-            };
-            let change = row.effect(&metric.name).map(with_range);
+    // The metrics that the user named stay longer than what is optional, the first of them longest; their intervals are the first to
+    // be left out.
+    let last = 1 + printed.len() as u8;
+    let own = printed.iter().zip(2..).flat_map(|(metric, dispensable)| {
+        let with_change = |row: &Row<'_>| {
+            let change = row.effect(&metric.name).map(|effect| format!(" {}", Change::of(effect).estimate()));
             Some(Span::plain(typical(row, &metric.name)? + &change.unwrap_or_default()))
         };
-        column(&metric.name, 5, &cell)
+        let range = |row: &Row<'_>| Some(Span::plain(Change::of(row.effect(&metric.name)?).range()?));
+        [column(&metric.name, dispensable, &with_change), column(&interval, last + 4, &range)]
     });
     let (own, mut columns): (Vec<Column>, _) = (
         own.collect(),
@@ -138,9 +137,9 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
             column(POLICY, 0, &|row| Some(label(row))),
             column(&rows::title(comparison, &primary.name), 1, &|row| typical(row, &primary.name).map(Span::plain)),
             column("change", 0, &|row| Some(Span::plain(change(row)?.estimate()))),
-            column(&interval, 2, &|row| Some(Span::plain(change(row)?.range()?))),
-            column("memory", 4, &|row| typical(row, names::PEAK_RESIDENT_BYTES).map(Span::plain)),
-            column(PAGES, 3, &|row| Some(verdict(row))),
+            column(&interval, last + 1, &|row| Some(Span::plain(change(row)?.range()?))),
+            column("memory", last + 3, &|row| typical(row, names::PEAK_RESIDENT_BYTES).map(Span::plain)),
+            column(PAGES, last + 2, &|row| Some(verdict(row))),
             column(OUTCOME, 0, &|row| Some(outcome(row))),
         ],
     );

@@ -98,16 +98,20 @@ impl Conclusion<'_> {
 
     fn best(&self, row: &Row<'_>) -> String {
         let rivals = row.analysis.into_iter().flat_map(|analysis| &analysis.tied).filter_map(|arm| self.rows.get(*arm));
-        let is_better = |row: &&Row<'_>| row.analysis.is_some_and(|one| matches!(one.outcome, Outcome::Better { .. }));
-        let (tied, open): (Vec<&Row<'_>>, Vec<&Row<'_>>) = rivals.partition(is_better);
-        let names = |rows: &[&Row<'_>]| enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>());
-        let tie = if tied.is_empty() { String::new() } else { format!(", tied with {}", names(&tied)) };
+        let is_better = |row: &Row<'_>| row.analysis.is_some_and(|one| matches!(one.outcome, Outcome::Better { .. }));
         // A tied arm without a change that is shown may be too noisy to be compared with anything.
-        let open = if open.is_empty() { String::new() } else { format!("; {} may be as good", names(&open)) };
+        let (tied, open): (Vec<&Row<'_>>, Vec<&Row<'_>>) = rivals.partition(|row| is_better(row));
+        let names = |rows: &[&Row<'_>]| enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>());
+        let place = match (tied.is_empty(), open.is_empty()) {
+            (true, true) => format!("the best of {}", self.counted()),
+            (false, true) => format!("tied best with {}", names(&tied)),
+            (true, false) => format!("tied best with {} (undecided)", names(&open)),
+            (false, false) => format!("tied best with {}, and with {} (undecided)", names(&tied), names(&open)),
+        };
         let change = self.gain(row).or_else(|| self.change(row));
         let change = change.map(|change| format!(": {change}")).unwrap_or_default();
         let held = if self.is_brief { String::new() } else { held(row) };
-        format!("{} is the best of {}{tie}{change}{}{held}{open}", asked(row), self.counted(), self.memory(row))
+        format!("{} is {place}{change}{}{held}", asked(row), self.memory(row))
     }
 
     /// `, for 1.2 times the peak memory`

@@ -43,8 +43,8 @@ impl Contention {
     pub fn describe(&self) -> String {
         let percent = |ratio: f64| format!("{:.0} %", ratio * 100.0);
         format!(
-            "before the first block {:.1} of {} processors were busy with other work ({:.1} runnable tasks, steal {}), and a \
-             busy loop got {} of a processor",
+            "other programs kept {:.1} of {} processors busy before the first block ({:.1} runnable tasks, steal {}; a busy loop \
+             got {} of a processor)",
             self.busy_cpus,
             self.cpus,
             self.runnable_tasks,
@@ -59,12 +59,12 @@ impl Contention {
         let seen = self.describe();
         match (self.decides, self.is_high()) {
             (false, true) if has_client => {
-                Some(format!("{seen}: the wall time of the client varies with that, and so do the intervals"))
+                Some(format!("{seen}, so the client's wall time varies and the intervals are wide"))
             }
-            (true, true) => Some(format!("{seen}: CPU time decides (--primary auto)")),
-            (true, false) => Some(format!("{seen}: wall time decides (--primary auto)")),
+            (true, true) => Some(format!("{seen}, so CPU time decides (--primary auto)")),
+            (true, false) => Some(format!("{seen}, so wall time decides (--primary auto)")),
             (false, true) => {
-                Some(format!("{seen}: CPU time is steadier here than wall time; --primary cpu selects it"))
+                Some(format!("{seen}, so wall time varies: --primary cpu compares CPU time, which varies less"))
             }
             (false, false) => None,
         }
@@ -102,11 +102,11 @@ mod tests {
         let loud = Contention { share_ratio: 0.5, busy_cpus: 1.96, runnable_tasks: 4.04, steal_ratio: 0.12, ..QUIET };
         assert_eq!(
             loud.advice(false).unwrap(),
-            "before the first block 2.0 of 2 processors were busy with other work (4.0 runnable tasks, steal 12 %), and a \
-             busy loop got 50 % of a processor: CPU time is steadier here than wall time; --primary cpu selects it"
+            "other programs kept 2.0 of 2 processors busy before the first block (4.0 runnable tasks, steal 12 %; a busy loop \
+             got 50 % of a processor), so wall time varies: --primary cpu compares CPU time, which varies less"
         );
         let of_client = loud.advice(true).unwrap();
-        assert!(of_client.contains("client varies with that") && !of_client.contains("--primary"), "{of_client}");
+        assert!(of_client.contains("client's wall time varies") && !of_client.contains("--primary"), "{of_client}");
         assert_eq!(QUIET.advice(true), None);
     }
 }

@@ -32,6 +32,16 @@ impl Arm {
         Arm { label: label.into(), policy, role: Role::Policy, variant: None }
     }
 
+    /// `the trial of thp`, `the control run "sham of thp"`: a run of this arm in words.
+    pub fn run_in_words(&self) -> String {
+        match self.role {
+            Role::Policy => format!("the trial of {}", self.label),
+            Role::Bare | Role::Sham { .. } | Role::Frames { .. } | Role::Share { .. } => {
+                format!("the control run {:?}", self.label)
+            }
+        }
+    }
+
     /// Whether both run the same variant, or neither has one.
     pub fn is_same_variant(&self, other: &Arm) -> bool {
         self.variant.as_ref().map(|one| &one.name) == other.variant.as_ref().map(|one| &one.name)

@@ -259,7 +259,7 @@ fn a_trial_that_cannot_run_ends_the_run_and_is_named() {
     let mut fake = quiet(&design, &[1.0, 1.0]);
     fake.broken = Some(9);
     let run = run(&design, &mut fake);
-    assert!(message(&run).contains("block 4 failed: the machine is on fire"), "{}", message(&run));
+    assert!(message(&run).contains(" failed in block 4: the machine is on fire"), "{}", message(&run));
     assert_eq!(run.trials.len(), 9);
 }
 

@@ -273,13 +273,13 @@ fn cpu_time_is_suggested_and_auto_takes_it_where_processors_are_busy() {
     }
     let bench = Bench::new();
     let busy = loaded(&bench, 0.25);
-    let seen = "1.5 of 2 processors were busy with other work (4.0 runnable tasks, steal 1 %), and a busy loop got 25 % of a processor";
+    let seen = "kept 1.5 of 2 processors busy before the first block (4.0 runnable tasks, steal 1 %; a busy loop got 25 % of a processor)";
     let document = |options: &[&str], file: &str, parts: &[&str]| {
         let ran = faked(&bench, file, &[&["-p", "default,thp", "--json"], &EIGHT[..], options].concat());
         ran.assert_exit(0, parts);
         (ran.json(), ran)
     };
-    let (suggested, _) = document(&[], &busy, &[seen, "CPU time is steadier here", "--primary cpu", "--own-session"]);
+    let (suggested, _) = document(&[], &busy, &[seen, "so wall time varies", "--primary cpu", "--own-session"]);
     assert_eq!(suggested["design"]["primary"], "wall_s");
     assert_eq!(suggested["design"]["contention"]["is_high"], true);
     let (taken, _) = document(&["--primary", "auto"], &busy, &[seen, "CPU time decides (--primary auto)"]);

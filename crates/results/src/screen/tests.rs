@@ -2,6 +2,7 @@
 
 use policy::cause::{Cause, CauseShare};
 use policy::remedy::Change;
+use policy::size::PageSize;
 use policy::verdict::{Holding, Peak};
 use study::advice::{self, Advice, Attempt, LargeBytes, Tried};
 use study::stats::Warning;
@@ -67,7 +68,7 @@ fn the_screen_of_a_demo_that_mthp_wins_has_at_most_15_lines() {
     let policy = "mthp-64k".parse().unwrap();
     comparison.advice = Some(Advice::Tried(Tried { policy, large, attempts, source_change: None }));
     let text = screen(&comparison, 80);
-    assert!(text.contains("hugetlb-2m and thp may be as good"), "{text}");
+    assert!(text.contains("tied best with hugetlb-2m and thp (undecided)"), "{text}");
     assert!(text.contains("cd /sys/kernel/mm/transparent_hugepage; echo never >\nhugepages"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 15 - 2, "{text}");
 }
@@ -105,6 +106,19 @@ fn a_narrow_terminal_has_fewer_columns() {
     assert_eq!(header(40), ["policy", "change", "outcome"]);
     let text = screen(&sample::comparison(), 55).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("more (3 columns, "), "what is left out is counted: {text}");
+}
+
+/// With metrics of the user's own, everything else that is optional is left out before them.
+#[test]
+fn metrics_that_the_user_named_stay_at_80_columns() {
+    let comparison = sample::with_own_metrics();
+    for (width, shown) in [(60, &["rps"][..]), (80, &["rps", "p99_latency_ms"]), (200, &["rps", "p99_latency_ms"])] {
+        let text = screen(&comparison, width);
+        let header = text.lines().next().unwrap();
+        assert!(shown.iter().all(|name| header.contains(name)), "{width}: {text}");
+        assert!(text.lines().find(|line| line.starts_with("thp ")).unwrap().contains("-11.8 %"), "{text}");
+    }
+    assert!(screen(&comparison, 200).lines().next().unwrap().matches("95 % interval").count() == 3);
 }
 
 #[test]
@@ -176,12 +190,47 @@ fn what_no_policy_touches_comes_before_the_causes_in_the_rest() {
     let mut comparison = sample::comparison();
     let shared = Warning::SharedMemory { bytes: 256 << 20, concerned_bytes: 8 << 20 };
     comparison.analysis.as_mut().unwrap().warnings.push(shared);
+    let mail = crate::matrix::mail_of(&comparison);
+    let limits = mail.split("What limits these figures:\n").nth(1).unwrap();
+    assert!(limits.find("huge_pages") < limits.find("shmem_enabled"), "{mail}");
     for text in [screen(&comparison, 200), crate::table::render(&comparison, 200)] {
-        let of_shared =
-            text.find("warning: 256M of the memory is shared, and no policy chooses its pages").expect(&text);
+        let of_shared = text
+            .find("warning: 256M of the memory is shared: its pages are chosen by the program (PostgreSQL: huge_pages)")
+            .expect(&text);
         assert!(of_shared < text.find("in force").unwrap(), "{text}");
-        assert!(text.find("PostgreSQL: huge_pages = try") < text.find("shmem_enabled"), "{text}");
+        assert!(text.find("PostgreSQL: huge_pages") < text.find("shmem_enabled"), "{text}");
+        assert!(text.contains("vm.nr_hugepages") && text.contains("huge_pages=on"), "{text}");
     }
+}
+
+#[test]
+fn what_may_hide_a_gain_of_large_pages_is_on_the_screen() {
+    let mut comparison = sample::comparison();
+    let analysis = comparison.analysis.as_mut().unwrap();
+    analysis.warnings = vec![Warning::FreeMemoryReported { block: PageSize::M2, said_by: None }];
+    analysis.arms.iter_mut().for_each(|arm| {
+        if matches!(arm.outcome, Outcome::Undecided { .. }) {
+            arm.outcome = Outcome::Better { best: false };
+        }
+    });
+    assert!(!screen(&comparison, 80).contains("free page reporting"), "all large pages gain");
+    for outcome in [Outcome::Worse, Outcome::Undecided { blocks_needed: None }, Outcome::Equivalent] {
+        comparison.analysis.as_mut().unwrap().arms[3].outcome = outcome.clone();
+        let text = screen(&comparison, 80);
+        assert!(text.contains("warning: free page reporting is on here"), "{outcome:?}: {text}");
+    }
+}
+
+#[test]
+fn a_cause_that_the_verdict_did_not_need_is_not_shown() {
+    let mut comparison = sample::comparison();
+    for record in &mut comparison.trials {
+        record.verdict.causes.push(CauseShare { cause: Cause::PeakUncertain, bytes: None });
+    }
+    let text = crate::table::render(&comparison, 200);
+    let of = |label: &str| text.lines().any(|line| line.starts_with(label) && line.contains("hide the peak"));
+    assert!(text.contains("hide the peak"), "of the policy that did not hold: {text}");
+    assert!(!of("base: ") && !of("thp: ") && !of("default: "), "{text}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ impl Conclusion<'_> {
                 // The number of blocks for the largest difference only. Deciding all policies takes as many blocks as
                 // the smallest difference needs.
                 let needed = far.blocks_needed().filter(|blocks| *blocks <= MAX_BLOCKS);
-                let needed = needed.map(|blocks| format!(", which about {blocks} blocks in all would settle"));
+                let needed = needed.map(|blocks| format!("; about {blocks} blocks would settle that one"));
                 let (needed, several) = (needed.unwrap_or_default(), self.multiple_comparison_note(far));
                 format!("; the largest difference: {}, {change}{several}{needed}", asked(far))
             }),
@@ -79,11 +79,7 @@ impl Conclusion<'_> {
         let compared = self.policies() - 1;
         let interval = row.effect(rows::primary(self.comparison)).and_then(|effect| effect.low.zip(effect.high));
         let is_clear = interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0);
-        if is_clear && compared > 1 {
-            format!(", which is not enough where {compared} policies are compared at once")
-        } else {
-            String::new()
-        }
+        if is_clear && compared > 1 { format!(", not enough among {compared} policies") } else { String::new() }
     }
 
     /// `thp is worse than default (CPU time 24.8 % more than default (...)); `, or empty.

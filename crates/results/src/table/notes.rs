@@ -4,10 +4,11 @@ use policy::Granularity;
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::Holding;
 use study::comparison::{Comparison, Khugepaged};
+use study::control::Role;
 use study::stats::{ArmAnalysis, Outcome, Warning};
 use study::trial::Arm;
 
-use crate::rows::{self, Row};
+use crate::rows::{self, Row, concerns_the_peak};
 use crate::text::{enumerate, printable, times};
 use crate::{figure, fragmented, variants};
 
@@ -62,19 +63,23 @@ fn of_warning(comparison: &Comparison, (warning, remedy): &(&Warning, Option<Str
     let sentence = printable(&warning.describe(&comparison.design.arms));
     let remedy = remedy.as_ref().map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
     let line = format!("warning: {sentence}{remedy}");
-    let is_brief = warning.changes_the_reading() || explains_worse_large_pages(comparison, warning);
+    let is_brief = warning.changes_the_reading() || may_hide_a_gain(comparison, warning);
     if is_brief { Note::both(line) } else { Note::full(line) }
 }
 
-/// Whether a warning probably explains why large pages cost time here: touching them for the first time makes the
-/// hypervisor fault.
-fn explains_worse_large_pages(comparison: &Comparison, warning: &Warning) -> bool {
-    let is_large_and_worse = |(arm, analysis): (&Arm, &ArmAnalysis)| {
-        arm.policy.granularity == Granularity::Thp && analysis.outcome == Outcome::Worse
+/// Whether a warning may explain why large pages show no gain here: touching them for the first time makes the hypervisor fault.
+fn may_hide_a_gain(comparison: &Comparison, warning: &Warning) -> bool {
+    let is_large_without_gain = |(arm, analysis): (&Arm, &ArmAnalysis)| {
+        let is_large = matches!(arm.policy.granularity, Granularity::Thp | Granularity::Mthp(_));
+        let shows_none = matches!(
+            analysis.outcome,
+            Outcome::Worse | Outcome::Equivalent | Outcome::Undecided { .. } | Outcome::WithinTracerCost
+        );
+        is_large && arm.role == Role::Policy && shows_none
     };
     let Some(analysis) = &comparison.analysis else { return false };
     matches!(warning, Warning::FreeMemoryReported { .. })
-        && comparison.design.arms.iter().zip(&analysis.arms).any(is_large_and_worse)
+        && comparison.design.arms.iter().zip(&analysis.arms).any(is_large_without_gain)
 }
 
 /// How khugepaged was controlled. If it was not controlled and was active, how it can be.
@@ -189,20 +194,14 @@ fn not_in_force(row: &Row<'_>) -> Option<Note> {
 
 /// Notes on causes of a policy that held: only causes that concern the whole run.
 fn causes_of_the_run(row: &Row<'_>) -> Vec<Note> {
-    let concerns_the_run = |share: &CauseShare| {
-        concerns_the_peak(&share.cause) || share.bytes.is_none() || matches!(share.cause, Cause::ProcessUnseen { .. })
-    };
+    let concerns_the_run =
+        |share: &CauseShare| share.bytes.is_none() || matches!(share.cause, Cause::ProcessUnseen { .. });
     let line = |share: &CauseShare| Note::full(format!("{}: {}", row.label(), clause(row, share)));
     row.causes().iter().filter(|share| concerns_the_run(share)).map(line).collect()
 }
 
 fn clause(row: &Row<'_>, share: &CauseShare) -> String {
     if concerns_the_peak(&share.cause) { peak_clause(row, &share.cause) } else { row.cause_clause(share) }
-}
-
-/// Whether the cause is that too little of the peak was inspected. Such a cause is remedied by another way to measure.
-fn concerns_the_peak(cause: &Cause) -> bool {
-    matches!(cause, Cause::PeakUnseen | Cause::PeakUnwatched { .. } | Cause::PeakUncertain)
 }
 
 /// A cause that concerns the peak, with the share of the peak that was inspected.

@@ -181,7 +181,8 @@ fn the_coverage_in_the_table_agrees_with_its_word() {
         record.verdict.holding = Holding::Partly;
     }
     let text = render(&comparison, 140);
-    let note = "thp was in force on 50 % of the memory in the worst tenth of the runs, 91 % on average";
+    let note =
+        "thp was in force on 50 % of the memory in the worst tenth of the runs, which decides, and on 91 % on average";
     assert!(text.contains(note), "{text}");
     assert!(text.lines().any(|line| line.starts_with("thp ") && line.contains("partly 50 %")), "{text}");
 }

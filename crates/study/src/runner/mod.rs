@@ -325,7 +325,7 @@ impl<'a, P: Platform> Runner<'a, P> {
                 if self.platform.interrupted() {
                     Ended::Interrupted
                 } else {
-                    failed(format!("the trial of {} in block {} failed: {error}", arm.label, trial.block))
+                    failed(format!("{} failed in block {}: {error}", arm.run_in_words(), trial.block))
                 }
             })?;
             record.trial = trial;
@@ -340,9 +340,9 @@ impl<'a, P: Platform> Runner<'a, P> {
             if trial.attempt == earlier + MAX_ATTEMPTS {
                 let value = |value: Option<String>| value.unwrap_or_else(|| "absent".to_string());
                 return Err(failed(format!(
-                    "the trial of {} in block {} was rejected {MAX_ATTEMPTS} times because a setting changed under it, at \
-                     last {} from {} to {}; find what writes it (a tuning daemon, another user), stop it and start again",
-                    arm.label,
+                    "{} was rejected {MAX_ATTEMPTS} times in block {} because a setting changed under it, at last {} from {} to \
+                     {}; find what writes it (a tuning daemon, another user), stop it and start again",
+                    arm.run_in_words(),
                     trial.block,
                     change.path,
                     value(change.before),
@@ -362,9 +362,9 @@ impl<'a, P: Platform> Runner<'a, P> {
         } else {
             return Ok(());
         };
-        let label = &self.design.arms[arm].label;
+        let run = self.design.arms[arm].run_in_words();
         let message = format!(
-            "the trial of {label} {message} with all processes that it had started{why}; check what it waits for, or give it \
+            "{run} {message} with all processes that it had started{why}; check what it waits for, or give it \
              more time"
         );
         Err(Ended::TooSlow { message })
