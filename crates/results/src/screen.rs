@@ -129,7 +129,10 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
             Some(Span::plain(typical(row, &metric.name)? + &change.unwrap_or_default()))
         };
         let range = |row: &Row<'_>| Some(Span::plain(Change::of(row.effect(&metric.name)?).range()?));
-        [column(&metric.name, dispensable, &with_change), column(&interval, last + 4, &range)]
+        [
+            column(&metric.name, dispensable, &with_change),
+            column(&format!("{} interval", metric.name), last + 4, &range),
+        ]
     });
     let (own, mut columns): (Vec<Column>, _) = (
         own.collect(),

@@ -5,7 +5,7 @@ use study::plan::interval_blocks;
 
 use super::Conclusion;
 use crate::figure::{self, MAX_BLOCKS};
-use crate::rows::Row;
+use crate::rows::{self, Row};
 
 /// Margin on an estimated time, because trials vary.
 const MARGIN: f64 = 1.1;
@@ -15,7 +15,9 @@ impl Conclusion<'_> {
     pub(super) fn what_would_settle(&self, rows: &[&Row<'_>]) -> String {
         let needed: Option<Vec<u32>> = rows.iter().map(|row| row.blocks_needed()).collect();
         let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
-            return of_unknown(self.comparison);
+            let primary = rows::primary(self.comparison);
+            let has_interval = rows.iter().any(|row| row.effect(primary).is_some_and(|effect| effect.low.is_some()));
+            return of_unknown(self.comparison, has_interval);
         };
         let what = if rows.len() == 1 { "it" } else { "all of them" };
         if blocks > MAX_BLOCKS {
@@ -38,18 +40,22 @@ impl Conclusion<'_> {
     }
 }
 
-/// The message if it is unknown how many blocks would decide, and the remedy: an interval needs more blocks.
-fn of_unknown(comparison: &Comparison) -> String {
+/// The message if it is unknown how many blocks would decide: as long as there is no interval, what gives one.
+fn of_unknown(comparison: &Comparison, has_interval: bool) -> String {
     let blocks = interval_blocks(&comparison.design);
-    let remedy = match comparison.ended {
-        Ended::Time => match time_s(comparison, blocks) {
-            Some(time_s) => format!("give it more time (--max-time {})", rounded_up(time_s)),
-            None => "give it more time (--max-time)".to_owned(),
-        },
-        _ if comparison.design.max_blocks < blocks => format!("run more blocks (--blocks {blocks})"),
-        _ => "run more blocks (--blocks)".to_owned(),
+    let (what, verb, option) = match comparison.ended {
+        Ended::Time => {
+            let time = time_s(comparison, blocks).filter(|_| !has_interval).map(rounded_up);
+            ("time", "give it", time.map_or_else(|| "--max-time".to_owned(), |time| format!("--max-time {time}")))
+        }
+        _ if comparison.design.max_blocks < blocks => ("blocks", "run", format!("--blocks {blocks}")),
+        _ => ("blocks", "run", "--blocks".to_owned()),
     };
-    format!("too few blocks to say how many would settle it: {remedy}")
+    if has_interval {
+        format!("too few blocks to say how many would settle it: {verb} more {what} ({option})")
+    } else {
+        format!("an interval takes more {what}: {option}")
+    }
 }
 
 /// How many blocks would decide `what` ("it", or "all of them"), with the options to raise:
@@ -116,9 +122,9 @@ mod tests {
             of_blocks(&comparison, 9000, "it"),
             "about 9000 blocks would settle it: --blocks 9000 --max-time 11h"
         );
-        assert!(of_unknown(&comparison).ends_with("how many would settle it: give it more time (--max-time)"));
+        assert!(of_unknown(&comparison, true).ends_with("how many would settle it: give it more time (--max-time)"));
         comparison.analysis.as_mut().unwrap().blocks = 2;
-        assert!(of_unknown(&comparison).ends_with("give it more time (--max-time 3m)"), "{}", of_unknown(&comparison));
+        assert_eq!(of_unknown(&comparison, false), "an interval takes more time: --max-time 3m");
         comparison.analysis.as_mut().unwrap().blocks = 15;
         // Even if its trials were so short that they started at the same time.
         comparison.trials.iter_mut().for_each(|record| record.started_s = 0.0);
@@ -133,9 +139,9 @@ mod tests {
         assert_eq!(of_blocks(&comparison, 20, "it"), "about 20 blocks would settle it: --blocks 20");
         comparison.design.max_time_s = None;
         assert_eq!(of_blocks(&comparison, 20, "it"), "about 20 blocks would settle it: --blocks 20");
-        assert!(of_unknown(&comparison).ends_with("how many would settle it: run more blocks (--blocks)"));
+        assert!(of_unknown(&comparison, true).ends_with("how many would settle it: run more blocks (--blocks)"));
         comparison.design.max_blocks = 3;
-        assert!(of_unknown(&comparison).ends_with("run more blocks (--blocks 6)"), "{}", of_unknown(&comparison));
+        assert_eq!(of_unknown(&comparison, false), "an interval takes more blocks: --blocks 6");
     }
 
     #[test]

@@ -4,9 +4,7 @@ use policy::Granularity;
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::Holding;
 use study::comparison::{Comparison, Khugepaged};
-use study::control::Role;
-use study::stats::{ArmAnalysis, Outcome, Warning};
-use study::trial::Arm;
+use study::stats::{Outcome, Warning};
 
 use crate::rows::{self, Row, concerns_the_peak};
 use crate::text::{enumerate, printable, times};
@@ -50,36 +48,39 @@ pub(crate) fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Note> {
     // The note about memory that no policy changes comes before the causes of the other memory.
     let is_shared = |warning: &&(&Warning, Option<String>)| matches!(warning.0, Warning::SharedMemory { .. });
     let warnings = rows::warnings(comparison);
-    notes.extend(warnings.iter().filter(is_shared).map(|warning| of_warning(comparison, warning)));
+    notes.extend(warnings.iter().filter(is_shared).map(|warning| of_warning(comparison, rows, warning)));
     notes.extend(rows.iter().flat_map(|row| row_notes(row, &comparison.design.primary)));
     notes.extend(of_khugepaged(comparison, rows).map(Note::full));
     notes.extend(of_fragments(comparison, rows).into_iter().map(Note::both));
     notes.extend(of_processors(comparison).map(Note::full));
-    notes.extend(warnings.iter().filter(|warning| !is_shared(warning)).map(|warning| of_warning(comparison, warning)));
+    notes.extend(
+        warnings.iter().filter(|warning| !is_shared(warning)).map(|warning| of_warning(comparison, rows, warning)),
+    );
     notes
 }
 
-fn of_warning(comparison: &Comparison, (warning, remedy): &(&Warning, Option<String>)) -> Note {
+fn of_warning(comparison: &Comparison, rows: &[Row<'_>], (warning, remedy): &(&Warning, Option<String>)) -> Note {
     let sentence = printable(&warning.describe(&comparison.design.arms));
     let remedy = remedy.as_ref().map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
     let line = format!("warning: {sentence}{remedy}");
-    let is_brief = warning.changes_the_reading() || may_hide_a_gain(comparison, warning);
+    let is_brief = warning.changes_the_reading() || may_hide_a_gain(rows, warning);
     if is_brief { Note::both(line) } else { Note::full(line) }
 }
 
-/// Whether a warning may explain why large pages show no gain here: touching them for the first time makes the hypervisor fault.
-fn may_hide_a_gain(comparison: &Comparison, warning: &Warning) -> bool {
-    let is_large_without_gain = |(arm, analysis): (&Arm, &ArmAnalysis)| {
-        let is_large = matches!(arm.policy.granularity, Granularity::Thp | Granularity::Mthp(_));
-        let shows_none = matches!(
-            analysis.outcome,
-            Outcome::Worse | Outcome::Equivalent | Outcome::Undecided { .. } | Outcome::WithinTracerCost
-        );
-        is_large && arm.role == Role::Policy && shows_none
+/// Whether a warning may explain why large pages that the program got show no gain here: touching them for the first time makes
+/// the hypervisor fault.
+fn may_hide_a_gain(rows: &[Row<'_>], warning: &Warning) -> bool {
+    let is_large_without_gain = |row: &Row<'_>| {
+        let is_large = matches!(row.arm.policy.granularity, Granularity::Thp | Granularity::Mthp(_));
+        let shows_none = row.analysis.is_some_and(|analysis| {
+            matches!(
+                analysis.outcome,
+                Outcome::Worse | Outcome::Equivalent | Outcome::Undecided { .. } | Outcome::WithinTracerCost
+            )
+        });
+        is_large && shows_none && row.holding() != Some(Holding::NotHeld)
     };
-    let Some(analysis) = &comparison.analysis else { return false };
-    matches!(warning, Warning::FreeMemoryReported { .. })
-        && comparison.design.arms.iter().zip(&analysis.arms).any(is_large_without_gain)
+    matches!(warning, Warning::FreeMemoryReported { .. }) && rows.iter().any(is_large_without_gain)
 }
 
 /// How khugepaged was controlled. If it was not controlled and was active, how it can be.

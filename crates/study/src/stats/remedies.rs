@@ -162,9 +162,9 @@ impl Warning {
                  (--server, --ready)"
             }
             Warning::SharedMemory { .. } => {
-                "for PostgreSQL, compare hugetlb-2m, which provides a pool; to keep one, set vm.nr_hugepages to the number that postgres -C \
-                 shared_memory_size_in_huge_pages prints, and huge_pages=on, which refuses to start without it (try, the \
-                 default, silently takes none)"
+                "for PostgreSQL, compare hugetlb-2m, which provides a pool; to keep one: vm.nr_hugepages=N (postgres -C \
+                 shared_memory_size_in_huge_pages prints N) and huge_pages=on, because the default, try, silently takes none of a pool \
+                 that is too small"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };

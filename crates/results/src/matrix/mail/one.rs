@@ -2,6 +2,7 @@
 
 use study::comparison::Comparison;
 use study::matrix::Row;
+use study::stats::Warning;
 
 use super::super::HostOf;
 use super::facts;
@@ -24,7 +25,10 @@ pub fn comparison(comparison: &Comparison) -> String {
         measured_unix_s: Some(comparison.started_unix_s),
         settings: facts::settings(comparison),
     };
-    let mut text = paragraph(&sentence::conclude(comparison)) + &facts::of_hosts(&[host], &[]);
+    // What no policy changes comes before everything that policies did.
+    let shared = rows::warnings(comparison).into_iter().filter(|(warning, _)| is_shared(warning));
+    let shared: String = shared.map(|(warning, remedy)| of_shared(comparison, warning, remedy)).collect();
+    let mut text = paragraph(&sentence::conclude(comparison)) + &shared + &facts::of_hosts(&[host], &[]);
     text.push_str(&fact("Runs", &facts::design(comparison)));
     text.push_str(&fact("Command", ""));
     text.push_str(&command(&comparison.invocation.pagelab));
@@ -37,8 +41,18 @@ pub fn comparison(comparison: &Comparison) -> String {
     text + &format!("Made by pagelab {}{number}, {made}.\n", comparison.invocation.version)
 }
 
+fn is_shared(warning: &Warning) -> bool {
+    matches!(warning, Warning::SharedMemory { .. })
+}
+
+fn of_shared(comparison: &Comparison, warning: &Warning, remedy: Option<String>) -> String {
+    let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    paragraph(&format!("{}{remedy}.", warning.describe(&comparison.design.arms)))
+}
+
 fn limits(comparison: &Comparison) -> String {
     let arms = &comparison.design.arms;
-    let items: String = rows::warnings(comparison).iter().map(|(warning, _)| item(&warning.describe(arms))).collect();
+    let others = rows::warnings(comparison).into_iter().filter(|(warning, _)| !is_shared(warning));
+    let items: String = others.map(|(warning, _)| item(&warning.describe(arms))).collect();
     if items.is_empty() { items } else { format!("What limits these figures:\n{items}\n") }
 }
