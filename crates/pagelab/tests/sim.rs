@@ -274,7 +274,10 @@ fn refuses_unreadable_traces_and_reports_missing_parts_of_damaged_ones() {
             sim(words).assert_exit(2, &[&["bad.trace"], parts].concat());
         }
     }
-    for (path, words) in [("/nonexistent.trace", "No such file"), ("/tmp", "directory")] {
+    for (path, words) in [
+        ("/nonexistent.trace", "No such file or directory (os error 2); pagelab record -o FILE"),
+        ("/tmp", "directory"),
+    ] {
         sim(&[path]).assert_exit(2, &[path, words]);
     }
     // The end of the file is cut off. The rest of the trace is used.

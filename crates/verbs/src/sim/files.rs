@@ -13,8 +13,7 @@ use crate::failure::{Failure, report};
 pub fn opened(file: &Path, bar: &ProgressBar) -> Result<impl Read + Seek + use<>, Failure> {
     let opened = input::open(file).map_err(|error| match error {
         input::Error::System(error) if error.kind() == ErrorKind::NotFound => Failure::Input(format!(
-            "{}: there is no such trace; pagelab record -o FILE -- COMMAND makes one, and pagelab trace import converts those of \
-             other tools",
+            "{}: {error}; pagelab record -o FILE -- COMMAND makes a trace, and pagelab trace import converts those of other tools",
             file.display()
         )),
         error => Failure::about(file, error),
