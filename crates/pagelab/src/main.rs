@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod labs;
+
 fn main() -> std::process::ExitCode {
-    verbs::run_command_line()
+    verbs::run_command_line(labs::all())
 }

@@ -24,8 +24,8 @@ mod walk_cache;
 
 pub use empty::FreeRequest;
 pub use mapping::{Mapping, Sizes};
-pub use slot::{Leaf, Translation};
-pub(crate) use slot::{Slot, end_of};
+pub(crate) use slot::end_of;
+pub use slot::{Leaf, Slot, Translation};
 use walk_cache::CachedArena;
 
 /// Page tables of the format `F`, which report their changes to `L`.
@@ -92,7 +92,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// The memory that holds the tables, for changes that are not logged: to tables that nothing walks yet.
     #[inline]
-    pub(crate) fn arena_mut(&mut self) -> &mut Arena {
+    pub fn arena_mut(&mut self) -> &mut Arena {
         &mut self.arena
     }
 
@@ -213,13 +213,15 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(attributes)
     }
 
+    /// The error of a walk to a table that is outside the arena.
     #[cold]
-    pub(crate) fn outside(&self, table: OutputAddress, va: InputAddress, level: u8) -> Error {
+    pub fn outside(&self, table: OutputAddress, va: InputAddress, level: u8) -> Error {
         Error::OutsideArena { pa: table, va, level, base: self.arena.base(), bytes: self.arena.bytes() }
     }
 
+    /// The error of a walk that ends at a hole or an illegal entry.
     #[cold]
-    pub(crate) fn unmapped(&self, va: InputAddress, level: u8, entry: u64) -> Error {
+    pub fn unmapped(&self, va: InputAddress, level: u8, entry: u64) -> Error {
         match self.format.kind(level, entry) {
             Kind::Hole => Error::NotMapped { va, level, entry },
             _ => Error::Illegal { va, level, entry, rule: first_rule(&self.format, level, entry) },
@@ -245,8 +247,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Writes one entry and logs the change.
-    pub(crate) fn write(&mut self, slot: Slot, new: u64) -> Result<(), Error> {
+    /// Writes one entry and logs the change, for walks that this crate does not have.
+    ///
+    /// # Errors
+    /// The entry is outside the arena.
+    pub fn write(&mut self, slot: Slot, new: u64) -> Result<(), Error> {
         let geometry = self.geometry();
         let Some(entry) = self.arena.entry_mut(slot.pa) else {
             return Err(self.outside(slot.pa, geometry.extended(slot.va), slot.level));
@@ -259,8 +264,9 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Drops the translations of a range from the TLBs, which only the log sees.
-    pub(crate) fn invalidate(&mut self, va: u64, bytes: u64, tables: bool) {
+    /// Drops the translations of a range of resolved addresses from the TLBs, which only the log sees; `tables`: also those of pointers
+    /// to tables.
+    pub fn invalidate(&mut self, va: u64, bytes: u64, tables: bool) {
         if L::ENABLED {
             let va = self.geometry().extended(va);
             self.log.event(Event::Invalidate { va, bytes, tables });

@@ -1,13 +1,8 @@
 //! Runs the benchmarks with little memory. What they compare must be equal.
 
-#![allow(clippy::duplicate_mod, reason = "each benchmark is a program of its own, and both use the same medians")]
-
 #[allow(dead_code, reason = "a benchmark has its own main")]
 #[path = "../benches/peers/main.rs"]
 mod peers;
-#[allow(dead_code, reason = "a benchmark has its own main")]
-#[path = "../benches/split.rs"]
-mod split;
 
 #[test]
 fn all_contenders_map_the_same() {
@@ -15,15 +10,9 @@ fn all_contenders_map_the_same() {
 }
 
 #[test]
-fn splits_are_measured() {
-    split::run(&["--bytes".into(), (64 << 20).to_string(), "--rounds".into(), "1".into()]).unwrap();
-}
-
-#[test]
 fn refuses_unknown_arguments() {
     for words in [&["--rounds"][..], &["--bytes", "many"], &["--bytes", "5"], &["--speed", "1"]] {
         let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
         assert!(peers::run(&words).is_err(), "{words:?}");
-        assert!(split::run(&words).is_err(), "{words:?}");
     }
 }

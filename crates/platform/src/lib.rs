@@ -13,7 +13,6 @@ mod awake;
 mod contention;
 pub mod counters;
 mod cpu_time;
-pub mod direct_map;
 mod direct_map_before;
 mod error;
 mod examination_budget;

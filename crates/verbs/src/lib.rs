@@ -19,6 +19,8 @@ mod hashed;
 mod hints;
 mod inspect;
 mod kernels;
+pub mod lab;
+mod lab_command;
 mod limits;
 mod list;
 mod locale;
@@ -41,7 +43,6 @@ mod status_line;
 mod studies;
 mod table;
 mod tail;
-mod tcg;
 mod top;
 mod trace_file;
 mod user;
@@ -59,8 +60,9 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Verb};
 use failure::{Failure, error_chain, report};
 
-/// Runs the verb that the arguments of this process name.
-pub fn run_command_line() -> ExitCode {
+/// Runs the verb that the arguments of this process name; `labs` are part of the program.
+pub fn run_command_line(labs: Vec<lab::Lab>) -> ExitCode {
+    lab::install(labs);
     kernels::session::run_if_first();
     let words: Vec<OsString> = std::env::args_os().collect();
     if words.len() == 1 {

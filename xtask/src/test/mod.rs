@@ -96,6 +96,7 @@ const EXPECTED_SKIPS: &str = "xtask/src/test/allowed_skips.toml";
 const DOCUMENTATION: &str = "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps";
 const PROGRAMS: &str = "cargo build --workspace";
 const CLIPPY: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+const CLIPPY_WITHOUT_LABS: [&str; 7] = ["clippy", "-p", "pagelab", "--no-default-features", "--", "-D", "warnings"];
 
 /// Runs the rules of the workspace, rustfmt and clippy, and returns the failures.
 fn rules(root: &Path, steps: &Steps) -> Vec<Failure> {
@@ -105,7 +106,11 @@ fn rules(root: &Path, steps: &Steps) -> Vec<Failure> {
     };
     step("tidy", "cargo xtask tidy", &|| tidy(root));
     step("rustfmt", "cargo fmt --all", &|| succeed(crate::cargo(root).args(["fmt", "--all", "--", "--check"])));
-    step("clippy", &format!("cargo {}", CLIPPY.join(" ")), &|| succeed(crate::cargo(root).args(CLIPPY)));
+    let mut clippy = |name, words: &'static [&str]| {
+        step(name, &format!("cargo {}", words.join(" ")), &|| succeed(crate::cargo(root).args(words)));
+    };
+    clippy("clippy", &CLIPPY);
+    clippy("clippy without labs", &CLIPPY_WITHOUT_LABS);
     failures
 }
 

@@ -16,7 +16,7 @@ const READERS: [&str; 2] = ["crates/host/", "crates/census/"];
 const LEASE: &str = "crates/lease/";
 /// Files that ask the kernel to free or compact memory once. That leaves no value to restore, so it does not count as a
 /// setting.
-const FREEING_MEMORY: [&str; 2] = ["crates/platform/src/direct_map/splitting.rs", "crates/validation/src/memory.rs"];
+const FREEING_MEMORY: [&str; 2] = ["labs/direct-map/src/demotion/splitting.rs", "crates/validation/src/memory.rs"];
 /// Files that run in a guest alone and write its settings, which end with it.
 const IN_GUESTS: [&str; 2] = ["crates/guest/src/memory_groups.rs", "crates/guest/src/swap.rs"];
 /// Prefixes of words that open files for writing, or that change directories.
@@ -45,7 +45,10 @@ const PAGE_FILES: [&str; 3] = ["}/smaps", "}/pagemap", "}/numa_maps"];
 
 /// Findings about such calls in the sources of the crates.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let sources = tree.rust_below("crates/").filter(|file| file.path.contains("/src/") && !is_of_tests(&file.path));
+    let sources = tree
+        .rust_below("crates/")
+        .chain(tree.rust_below("labs/"))
+        .filter(|file| file.path.contains("/src/") && !is_of_tests(&file.path));
     sources.flat_map(|file| [tracing(file), writing(file), reading_pages(file)].concat()).collect()
 }
 

@@ -5,7 +5,18 @@ use super::crates::{Workspace, has_word};
 use super::tree::{File, Tree};
 
 /// The crates that may contain unsafe code.
-const MAY_BE_UNSAFE: [&str; 7] = ["host", "lease", "census", "tracer", "platform", "workloads", "qemu-plugin"];
+const MAY_BE_UNSAFE: [&str; 10] = [
+    "host",
+    "lease",
+    "census",
+    "tracer",
+    "platform",
+    "workloads",
+    "kvm-split",
+    "code-buffers",
+    "direct-map",
+    "qemu-plugin",
+];
 
 /// Findings about unsafe code.
 pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {

@@ -51,7 +51,7 @@ impl Arm64Stage2 {
 
     /// The leaf without write permission.
     #[inline]
-    pub(crate) const fn without_write(&self, entry: u64) -> u64 {
+    pub const fn without_write(&self, entry: u64) -> u64 {
         entry & !(S2AP_WRITE | DBM.when(self.hardware_dirty))
     }
 }

@@ -24,12 +24,14 @@ pub struct Leaf {
 
 /// The position of an entry, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub struct Slot {
     /// The physical address of the entry.
     pub pa: OutputAddress,
     /// The first (resolved) input address that it translates.
     pub va: u64,
+    /// The level of its table; 0 is the level of pages.
     pub level: u8,
+    /// The value of the entry.
     pub entry: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `pagelab list`: lists policies, machines, workloads, page-table formats, stored comparisons and TCG regions.
+//! `pagelab list`: lists policies, machines, workloads, page-table formats and stored comparisons.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use study::comparison::{Admission, Ended};
 
 use crate::failure::Failure;
+use crate::lab_command::WithLabs;
 use crate::output::{find_store, print, terminal_width};
-use crate::tcg::listing::TcgRegions;
-use crate::{sim, table, tcg, workload};
+use crate::{sim, table, workload};
 use results::grid::plain;
 
 /// Arguments of `pagelab list`.
@@ -23,7 +23,7 @@ use results::grid::plain;
 pub struct List {
     /// What to list
     #[command(subcommand)]
-    pub what: Listed,
+    pub what: WithLabs<Listed>,
     /// Print one JSON document instead of the table
     #[arg(long, global = true)]
     pub json: bool,
@@ -55,13 +55,20 @@ pub enum Listed {
     },
     /// Page-table formats, for `pagelab table`
     Formats,
-    /// Regions of QEMU's TCG code buffer, and how many huge pages their guards leave
-    TcgRegions(TcgRegions),
 }
 
 /// Runs `pagelab list`.
 pub fn run(arguments: &List) -> Result<(), Failure> {
     let (text, document) = match &arguments.what {
+        WithLabs::Own(what) => own(what)?,
+        WithLabs::OfLab(command, arguments) => command.run(arguments)?,
+    };
+    let text = if arguments.json { format!("{document:#}") } else { text };
+    print(&text, arguments.json)
+}
+
+fn own(what: &Listed) -> Result<(String, Value), Failure> {
+    Ok(match what {
         Listed::Policies => policies()?,
         Listed::Machines { model: None, .. } => machines()?,
         Listed::Machines { model: Some(name), toml: true } => (sim::machines::file(name)?, Value::Null),
@@ -70,10 +77,7 @@ pub fn run(arguments: &List) -> Result<(), Failure> {
         Listed::Workloads => workloads(),
         Listed::Comparisons { store } => comparisons(store.as_deref())?,
         Listed::Formats => table::formats::list(terminal_width()),
-        Listed::TcgRegions(regions) => tcg::listing::list(regions, terminal_width())?,
-    };
-    let text = if arguments.json { format!("{document:#}") } else { text };
-    print(&text, arguments.json)
+    })
 }
 
 fn policies() -> Result<(String, Value), Failure> {

@@ -1,39 +1,37 @@
-//! `pagelab table`: explains, builds, splits and checks page tables.
+//! `pagelab table`: explains, builds and checks page tables.
 
 mod build;
 mod census;
 mod check;
 mod decode;
 pub mod describe;
-mod format_name;
+pub mod format_name;
 pub mod formats;
 mod index;
-mod level;
-mod number;
+pub mod level;
+pub mod number;
 mod request;
-pub(crate) mod split;
 mod tree;
 
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
+use crate::lab_command::WithLabs;
 
 /// Arguments of `pagelab table`.
 #[derive(Debug, Args)]
 pub struct TableArguments {
     #[command(subcommand)]
-    verb: TableVerb,
+    verb: WithLabs<TableVerb>,
 }
 
 /// The verbs of `pagelab table`.
 #[derive(Debug, Subcommand)]
-enum TableVerb {
+pub(crate) enum TableVerb {
     /// Explain entries field by field, or how an address is looked up
     Decode(decode::Decode),
     /// Build tables for mappings, and write them as an image of physical memory
     Build(build::Build),
-    /// Measure KVM's eager split of arm64 stage 2, and what its variants save
-    Split(split::Split),
     /// Check tables in a dump of memory against the rules of their architecture
     Check(check::Check),
 }
@@ -41,9 +39,9 @@ enum TableVerb {
 /// Runs `pagelab table`.
 pub fn run(arguments: &TableArguments) -> Result<(), Failure> {
     match &arguments.verb {
-        TableVerb::Decode(arguments) => decode::run(arguments),
-        TableVerb::Build(arguments) => build::run(arguments),
-        TableVerb::Split(arguments) => split::run(arguments),
-        TableVerb::Check(arguments) => check::run(arguments),
+        WithLabs::Own(TableVerb::Decode(arguments)) => decode::run(arguments),
+        WithLabs::Own(TableVerb::Build(arguments)) => build::run(arguments),
+        WithLabs::Own(TableVerb::Check(arguments)) => check::run(arguments),
+        WithLabs::OfLab(command, arguments) => command.run(arguments),
     }
 }

@@ -1,10 +1,10 @@
 //! The built-in workloads: small programs whose cost is known to depend on page sizes.
 //!
 //! Each workload is an ordinary command: it has its own memory, a checksum that depends only on its arguments, and a result
-//! that it verifies itself. No workload requests page sizes, except two: `jit-arena` applies MADV_HUGEPAGE to its arena, as
-//! translators do, unless its arguments disable that; `collapse` is about MADV_COLLAPSE.
+//! that it verifies itself. No workload requests page sizes, except `collapse`, which is about MADV_COLLAPSE, and `jit-arena`
+//! (labs/code-buffers), which advises its arena as translators do.
 
-mod arguments;
+pub mod arguments;
 mod chase;
 mod collapse;
 mod copies;
@@ -12,9 +12,7 @@ mod fork_cow;
 mod fragments;
 mod gups;
 mod held;
-mod jit_arena;
 mod kernel;
-mod kvm_dirty_log;
 mod latency;
 mod mmap_churn;
 mod mprotect;
@@ -24,7 +22,6 @@ mod scratch;
 mod spec_cpu;
 mod stream;
 mod swap_in;
-mod tcg_boot;
 #[cfg(test)]
 mod tests;
 
@@ -32,16 +29,16 @@ pub use report::Report;
 
 use census::CensusError;
 use clap::CommandFactory;
-use workloads::jit::JitError;
+
+use crate::lab_command::WithLabs;
 use workloads::kernel::KernelError;
-use workloads::kvm::KvmError;
 use workloads::memory::{ForkError, FragmentsError, MapError};
 
 /// `pagelab workload NAME [ARGS]`.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Debug, clap::Args)]
 pub struct WorkloadArguments {
     #[command(subcommand)]
-    workload: Workload,
+    workload: WithLabs<Workload>,
     /// Print one JSON document instead of one line
     #[arg(long, global = true)]
     json: bool,
@@ -52,7 +49,7 @@ pub struct WorkloadArguments {
 
 /// The workloads.
 #[derive(Clone, Debug, clap::Subcommand)]
-enum Workload {
+pub(crate) enum Workload {
     /// Follow pointers through memory in one random cycle: the latency of a TLB miss
     Chase(chase::Arguments),
     /// Update random words (read, change, write): throughput under TLB misses
@@ -81,12 +78,6 @@ enum Workload {
     Fragments(fragments::Arguments),
     #[command(flatten)]
     Kernel(kernel::Kernel),
-    /// Log the writes of a virtual machine: the cost of each phase, and the leaves that map it (needs /dev/kvm)
-    KvmDirtyLog(kvm_dirty_log::Arguments),
-    /// Generate machine code into regions with guard pages, and run it: what translators and JITs do
-    JitArena(jit_arena::Arguments),
-    /// Boot and power off an arm64 Linux in QEMU (TCG): how guard pages in the code buffer cost huge pages
-    TcgBoot(tcg_boot::Arguments),
     /// Run a command once on every processor at the same time
     Copies(copies::Arguments),
     /// Run a benchmark of SPEC CPU, or read its raw result file, for those who own it
@@ -172,21 +163,20 @@ pub enum WorkloadError {
     /// SIGINT, SIGTERM or SIGHUP arrived while there were files to remove.
     #[error("stopped by signal {0}; the files are removed")]
     Interrupted(i32),
-    /// A virtual machine could not be created or behaved incorrectly.
-    #[error(transparent)]
-    Kvm(#[from] KvmError),
     /// The host's settings cannot be read.
     #[error("{0}")]
     Host(String),
-    /// Memory for generated code could not be mapped.
-    #[error(transparent)]
-    Jit(#[from] JitError),
     /// The workload's own mappings could not be read.
     #[error("the census of the workload's own memory: {0}")]
     Census(#[source] CensusError),
-    /// The guest did not boot, or a file that it needs is missing.
-    #[error(transparent)]
-    Boot(#[from] tcg_boot::BootError),
+    /// A workload of a lab failed.
+    #[error("{error}")]
+    OfLab {
+        #[source]
+        error: Box<dyn std::error::Error + Send + Sync>,
+        /// The exit code: 2 for invalid arguments, 3 if this host lacks something, 1 for later errors.
+        exit_code: u8,
+    },
     /// Copies of a command failed.
     #[error(transparent)]
     Copies(#[from] copies::CopiesError),
@@ -225,8 +215,7 @@ impl WorkloadError {
             WorkloadError::Fragments(FragmentsError::Frames) => 3,
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
             WorkloadError::NoSwap { .. } => 3,
-            WorkloadError::Kvm(error) if error.is_unsupported() => 3,
-            WorkloadError::Boot(error) => error.exit_code(),
+            WorkloadError::OfLab { exit_code, .. } => *exit_code,
             WorkloadError::Spec(error) if error.is_input_error() => 2,
             WorkloadError::Interrupted(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
             _ => 1,
@@ -237,6 +226,14 @@ impl WorkloadError {
 /// Runs a workload and verifies its result. The caller prints the report.
 pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
     let report = match &arguments.workload {
+        WithLabs::Own(workload) => own(workload),
+        WithLabs::OfLab(command, arguments) => command.run(arguments),
+    }?;
+    Ok(report.with_format(arguments.json, arguments.answer_only))
+}
+
+fn own(workload: &Workload) -> Result<Report, WorkloadError> {
+    match workload {
         Workload::Chase(chase) => chase::run(chase),
         Workload::Gups(gups) => gups::run(gups),
         Workload::Stream(stream) => stream::run(stream),
@@ -250,13 +247,9 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::TableGrowth(table_growth) => table_growth.run(),
         Workload::Fragments(fragments) => fragments::run(fragments),
         Workload::Kernel(kernel) => kernel.run(),
-        Workload::KvmDirtyLog(kvm_dirty_log) => kvm_dirty_log::run(kvm_dirty_log),
-        Workload::JitArena(jit_arena) => jit_arena::run(jit_arena),
-        Workload::TcgBoot(tcg_boot) => tcg_boot::run(tcg_boot),
         Workload::Copies(copies) => copies::run(copies),
         Workload::SpecCpu(spec_cpu) => spec_cpu::run(spec_cpu),
-    }?;
-    Ok(report.with_format(arguments.json, arguments.answer_only))
+    }
 }
 
 /// The name and the description of every workload, in the order of the manual.
@@ -273,7 +266,8 @@ struct CommandLine {
     arguments: WorkloadArguments,
 }
 
-fn check(what: impl Into<String>, expected: u64, found: u64) -> Result<(), WorkloadError> {
+/// Fails if a value is not the expected one: a wrong answer.
+pub fn check(what: impl Into<String>, expected: u64, found: u64) -> Result<(), WorkloadError> {
     if expected == found {
         return Ok(());
     }

@@ -34,25 +34,25 @@ pub struct Report {
 
 impl Report {
     /// A report of the workload `name` with a checksum that depends only on its arguments.
-    pub(super) fn new(name: &'static str, checksum: u64) -> Report {
+    pub fn new(name: &'static str, checksum: u64) -> Report {
         let (arguments, figures) = (Vec::new(), Vec::new());
         Report { name, arguments, checksum, figures, details: None, json: false, answer_only: false, kept_alive: None }
     }
 
     /// Adds an argument; its name contains the unit.
-    pub(super) fn argument(mut self, name: &'static str, value: impl Into<Value>) -> Report {
+    pub fn argument(mut self, name: &'static str, value: impl Into<Value>) -> Report {
         self.arguments.push((name, value.into()));
         self
     }
 
     /// Adds a figure; its name contains the unit.
-    pub(super) fn figure(mut self, name: impl Into<String>, value: f64) -> Report {
+    pub fn figure(mut self, name: impl Into<String>, value: f64) -> Report {
         self.figures.push((name.into(), value));
         self
     }
 
     /// Adds the count, mean, percentiles and maximum of latencies.
-    pub(super) fn latencies(self, of: &str, latencies: &Latencies) -> Report {
+    pub fn latencies(self, of: &str, latencies: &Latencies) -> Report {
         self.figure(format!("{of}_count"), latencies.count() as f64)
             .figure(format!("{of}_mean_ns"), latencies.mean_ns())
             .figure(format!("{of}_p50_ns"), latencies.percentile_ns(0.5))
@@ -63,12 +63,12 @@ impl Report {
 
     /// Adds lines that are printed before the last line, and keys with the same content for the document. They are not
     /// part of the answer.
-    pub(super) fn details(self, text: String, keys: Map<String, Value>) -> Report {
+    pub fn details(self, text: String, keys: Map<String, Value>) -> Report {
         Report { details: Some(Details { text, keys }), ..self }
     }
 
     /// Keeps a value alive after the report is printed, until standard input ends ([`Report::wait`]).
-    pub(super) fn kept_alive(self, kept_alive: impl Any) -> Report {
+    pub fn kept_alive(self, kept_alive: impl Any) -> Report {
         Report { kept_alive: Some(Rc::new(kept_alive)), ..self }
     }
 
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    pub(super) fn with_format(self, json: bool, answer_only: bool) -> Report {
+    pub fn with_format(self, json: bool, answer_only: bool) -> Report {
         Report { json, answer_only, ..self }
     }
 

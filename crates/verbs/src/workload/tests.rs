@@ -3,10 +3,10 @@ use clap::Parser;
 use super::*;
 
 const NAMES: &str = "chase gups stream page-touch mmap-churn fork-cow mprotect collapse swap-in page-cache table-growth fragments sched-messaging pipe-switch syscalls page-faults brk-growth \
-                     fork-exec unix-socket tcp-loopback file-churn directory-read mapped-read memfd-pread kvm-dirty-log jit-arena tcg-boot copies spec-cpu";
+                     fork-exec unix-socket tcp-loopback file-churn directory-read mapped-read memfd-pread copies spec-cpu";
 
 /// Arguments with which every workload takes only milliseconds.
-const SMOKE: [&str; 20] = [
+const SMOKE: [&str; 18] = [
     "chase --bytes 1M --steps 10000",
     "gups --bytes 1M --updates 10000",
     "stream --bytes 192K --rounds 3",
@@ -25,8 +25,6 @@ const SMOKE: [&str; 20] = [
     "directory-read --seconds 0.003",
     "mapped-read --seconds 0.002 --bytes 64K",
     "memfd-pread --seconds 0.002 --bytes 1M",
-    "jit-arena --bytes 300K --stride 64K --hotness 2",
-    "jit-arena --bytes 300K --stride 64K --hot-share 0.1 --dual --advice none --rate 100M",
 ];
 
 fn run_line(line: &str) -> Result<Report, WorkloadError> {
@@ -90,17 +88,6 @@ fn invalid_arguments_are_refused_with_the_option_and_the_value() {
         ("swap-in --rounds 0", "--rounds"),
         ("fork-cow --share -1", "--share"),
         ("fork-cow --bytes 1", "--bytes"),
-        ("jit-arena --bytes 0", "--bytes"),
-        ("jit-arena --piece-bytes 10", "--piece-bytes"),
-        ("jit-arena --piece-bytes 2M", "--piece-bytes"),
-        ("jit-arena --stride 1000", "--stride"),
-        ("jit-arena --stride 64K --piece-bytes 64K", "--stride"),
-        ("jit-arena --hot-share 0", "--hot-share"),
-        ("jit-arena --rate 0", "--rate"),
-        ("jit-arena --bytes 4096T", "--bytes"),
-        ("tcg-boot --smp 4 --max-cpus 2", "--max-cpus"),
-        ("tcg-boot --memory 1M", "--memory"),
-        ("tcg-boot --tb-size 1 --max-cpus 256", "--tb-size"),
         ("gups --bytes 4096T", "--bytes"),
         ("chase --bytes 4096T --steps 1", "--bytes"),
         ("syscalls --seconds 0", "--seconds"),

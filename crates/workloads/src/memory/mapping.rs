@@ -12,7 +12,7 @@ use policy::size::PageSize;
 
 /// Addresses that belong to this value alone. Their content is accessible only through the pointer.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
 }

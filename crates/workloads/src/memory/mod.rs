@@ -18,7 +18,7 @@ pub use anonymous::{Anonymous, MapError, Plain};
 pub use fork::{ForkError, Forked, fork};
 pub use fragments::{Degree, Fragments, FragmentsError, FreeMemory};
 pub use heap::{HeapError, grow_and_shrink_heap};
-pub(crate) use mapping::Mapping;
+pub use mapping::Mapping;
 pub use table_growth::{TableGrowth, TableGrowthError, table_growth};
 
 use policy::size::PageSize;

@@ -1,3 +1,0 @@
-//! `pagelab list tcg-regions`: how QEMU's division of its code buffer affects huge pages.
-
-pub mod listing;
