@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use study::comparison::Unsupported;
+use policy::Unsupported;
 
 use crate::absence::if_exists;
 use crate::read::HostError;

@@ -41,8 +41,8 @@ use std::path::PathBuf;
 
 use policy::PageSizes;
 use policy::hugetlb::HugetlbLimits;
+use policy::machine::{Machine, State};
 use policy::size::PageSize;
-use study::machine::{Machine, State};
 
 pub use absence::if_exists;
 pub use activity::Activity;

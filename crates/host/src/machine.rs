@@ -1,7 +1,7 @@
 //! The properties of the machine that do not change while it runs.
 
+use policy::machine::{DirectMap, Machine};
 use sha2::{Digest, Sha256};
-use study::machine::{DirectMap, Machine};
 
 use super::absent;
 use super::read::{self, HostError};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use policy::machine::State;
 use policy::size::PageSize;
-use study::machine::State;
 
 use super::read::{self, HostError};
 use super::{Host, reporting, settings};

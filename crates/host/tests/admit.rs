@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use host::Host;
 use host::admit::{self, Lowering, Privilege, Suitability, Terms};
+use policy::Unsupported;
 use policy::size::PageSize;
 use policy::{Granularity, Policy};
-use study::comparison::Unsupported;
 
 const FIXTURES: [&str; 5] = ["x86_64-6.18", "aarch64-64k-6.12", "x86_64-5.10", "x86_64-6.1-rt", "riscv64-6.12"];
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";

@@ -6,8 +6,8 @@ use std::path::Path;
 use host::admit::{self, Privilege, Terms};
 use host::direct_map::{self, Availability};
 use host::{Host, Root, absent, if_exists};
+use policy::Admission;
 use policy::size::PageSize;
-use study::comparison::Admission;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// The reason in errors about a captured tree.

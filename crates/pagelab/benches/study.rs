@@ -13,16 +13,18 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
+use policy::Admission;
+use policy::Exit;
 use policy::PageSizes;
 use policy::census::Census;
+use policy::machine::{Machine, State};
 use policy::size::PageSize;
 use policy::verdict::{Holding, Verdict};
 use results::store::{OfStudy, Store};
-use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
-use study::machine::{Machine, State};
+use study::comparison::{Comparison, Design, Ended, Invocation};
 use study::metric::{Metric, Observation};
 use study::stats;
-use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use study::trial::{Answer, Arm, Trial, TrialRecord};
 use tracer::child::ChildrenUsage;
 
 /// The size of a study.

@@ -23,8 +23,8 @@ use std::process::Command;
 
 use host::Host;
 use platform::{HostPlatform, Session, Work};
+use policy::Admission;
 use policy::Policy;
-use study::comparison::Admission;
 use study::control::Role;
 use study::metric::names;
 use study::plan;

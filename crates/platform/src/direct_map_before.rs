@@ -3,8 +3,8 @@
 use host::Host;
 use host::direct_map::{Leaves, leaves};
 use policy::DirectMapLeaves;
+use policy::Unsupported;
 use policy::judge::{DirectMap, MappedShare};
-use study::comparison::Unsupported;
 
 /// The reading from before the trial.
 pub struct DirectMapBefore {

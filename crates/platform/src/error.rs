@@ -7,9 +7,9 @@ use std::io;
 use census::CensusError;
 use host::HostError;
 use lease::LeaseError;
+use policy::Exit;
 use policy::Policy;
-use study::comparison::Unsupported;
-use study::trial::Exit;
+use policy::Unsupported;
 use tracer::LaunchError;
 
 use crate::helper;

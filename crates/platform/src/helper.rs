@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-use study::trial::Exit;
+use policy::Exit;
 use tracer::environment::{self, Variables};
 use tracer::{SessionWeight, User, subreaper, terminal, user};
 

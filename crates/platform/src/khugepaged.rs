@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use host::admit::{self, Setting, Terms};
 use host::{Host, if_exists};
 use lease::Lease;
-use study::comparison::Unsupported;
+use policy::Unsupported;
 use tracer::signals;
 
 use super::error::PlatformError;

@@ -41,14 +41,15 @@ use std::time::Instant;
 
 use census::Observer;
 use lease::{Lease, LeaseError};
+use policy::Admission;
 use policy::census::Census;
 use policy::judge::{Evidence, SlotCounts};
+use policy::machine::State;
 use policy::verdict::Verdict;
 use policy::windows::Windows;
 use policy::{Granularity, Modifier, Policy};
-use study::comparison::{Admission, Fragmented as Fragmentation};
+use study::comparison::Fragmented as Fragmentation;
 use study::control::Role;
-use study::machine::State;
 use study::metric::{Observation, names};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Trial, TrialRecord};

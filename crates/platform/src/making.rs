@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 
-use study::trial::Exit;
+use policy::Exit;
 use tracer::environment::Variables;
 use tracer::{User, signals};
 

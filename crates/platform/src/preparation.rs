@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use study::trial::Exit;
+use policy::Exit;
 use tracer::environment::Variables;
 use tracer::{User, signals};
 

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use study::trial::Exit;
+use policy::Exit;
 use tracer::environment::Variables;
 use tracer::{SessionWeight, User, signals};
 

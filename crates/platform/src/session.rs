@@ -5,8 +5,8 @@ use std::time::Duration;
 use host::admit::{self, Lowering, Privilege, Terms};
 use host::{Host, HostError};
 use lease::{Hold, Holder, Lease, LeaseError, Share, Written};
+use policy::{Admission, Unsupported};
 use policy::{Granularity, Policy};
-use study::comparison::{Admission, Unsupported};
 use tracer::signals;
 
 use super::error::PlatformError;

@@ -10,10 +10,10 @@ use nix::unistd::Pid;
 use policy::cause::Cause;
 use policy::census::{Backing, Mapping};
 use policy::judge::{Aim, Evidence, Examination, Rules};
+use policy::machine::State;
 use policy::remains::Remains;
 use policy::removal::Unwatched;
 use policy::{PageSizes, Policy};
-use study::machine::State;
 use study::metric::{Observation, names};
 use tracer::{InspectedRemovals, Witness};
 

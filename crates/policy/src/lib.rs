@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod admission;
 pub mod call;
 pub mod capability;
 pub mod carry_out;
@@ -14,6 +15,7 @@ pub mod census;
 pub mod cut;
 pub mod decide;
 mod direct_map_leaves;
+mod exit;
 pub mod extent;
 pub mod file_folios;
 pub mod first_touch;
@@ -24,6 +26,7 @@ pub mod hugetlb;
 pub mod inspect;
 pub mod intent;
 pub mod judge;
+pub mod machine;
 pub mod mechanism;
 mod policy_error;
 pub mod pool;
@@ -37,7 +40,9 @@ pub mod size;
 pub mod verdict;
 pub mod windows;
 
+pub use admission::{Admission, Unsupported};
 pub use decide::{Actions, Space, decide};
 pub use direct_map_leaves::DirectMapLeaves;
+pub use exit::Exit;
 pub use intent::{Granularity, Modifier, PageSizes, Policy, PolicyError};
 pub use mechanism::Mechanism;

@@ -4,10 +4,11 @@
 
 use std::io::{self, Write};
 
+use policy::Exit;
 use policy::verdict::{Holding, Peak};
 use study::comparison::Comparison;
 use study::metric::{Direction, Provenance, Unit};
-use study::trial::{Exit, TrialRecord};
+use study::trial::TrialRecord;
 
 use crate::{figure, rows};
 

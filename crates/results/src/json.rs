@@ -4,18 +4,20 @@
 //! outcomes, causes and warnings are those of `study`. Unknown values are `null`; a metric that was not observed is
 //! absent.
 
+use policy::Admission;
+use policy::Exit;
 use policy::cause::CauseShare;
 use policy::census::{Census, Folio};
+use policy::machine::{Machine, State};
 use policy::verdict::{AnsweredCall, Peak, Verdict};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use study::advice::Advice;
-use study::comparison::{Admission, Comparison, Contention, Design, Fragmented};
+use study::comparison::{Comparison, Contention, Design, Fragmented};
 use study::control::Role;
-use study::machine::{Machine, State};
 use study::metric::Metric;
 use study::stats::{ArmAnalysis, Effect, GainShare, TracerCost};
-use study::trial::{Exit, TrialRecord};
+use study::trial::TrialRecord;
 use study::variant::Variant;
 
 use crate::collapses::Collapses;

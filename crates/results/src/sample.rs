@@ -4,18 +4,20 @@
 
 use std::sync::Arc;
 
+use policy::Exit;
 use policy::cause::{Cause, CauseShare};
 use policy::census::{Backing, Census, Folio, Mapping};
+use policy::machine::{Machine, SettingChange, State};
 use policy::remedy::Change;
 use policy::size::PageSize;
 use policy::verdict::{AnsweredCall, Holding, Peak, Verdict};
+use policy::{Admission, Unsupported};
 use policy::{Granularity, PageSizes, Policy};
 use study::advice::{Advice, Attempt, LargeBytes, Outcome, Tried};
-use study::comparison::{Admission, Comparison, Design, Ended, Invocation, Unsupported};
-use study::machine::{Machine, SettingChange, State};
+use study::comparison::{Comparison, Design, Ended, Invocation};
 use study::metric::{Direction, Metric, Observation, Unit, names};
 use study::stats;
-use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use study::trial::{Answer, Arm, Trial, TrialRecord};
 
 use crate::rows::accepted;
 

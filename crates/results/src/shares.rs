@@ -2,7 +2,8 @@
 
 pub(crate) mod document;
 
-use study::comparison::{Admission, Comparison};
+use policy::Admission;
+use study::comparison::Comparison;
 use study::control::Role;
 use study::metric::{Unit, names};
 use study::shares::WindowOrder;

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::advice::Advice;
 pub use crate::contention::Contention;
 pub use crate::fragmented::Fragmented;
-use crate::machine::Machine;
 use crate::metric::Metric;
 pub use crate::own_session::OwnSession;
 use crate::stats::result::Analysis;
 use crate::trial::{Arm, TrialRecord};
+use policy::Admission;
+use policy::machine::Machine;
 
 /// Everything that is decided before the first trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,29 +65,6 @@ pub enum Khugepaged {
     AsIs,
     /// khugepaged sleeps in all trials.
     Off,
-}
-
-/// Whether an arm can be measured on this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "admission")]
-pub enum Admission {
-    /// The arm's policy can be applied; `mechanism` says how.
-    Admitted {
-        /// For example `madvise(MADV_HUGEPAGE) injected after mmap and brk`.
-        mechanism: String,
-    },
-    /// The arm's policy cannot be applied.
-    Unsupported(Unsupported),
-}
-
-/// Why a policy cannot be applied on this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{reason}; {remedy}")]
-pub struct Unsupported {
-    /// What is missing, as a clause.
-    pub reason: String,
-    /// How to get what is missing, as exactly as possible: a command, a kernel version, a privilege.
-    pub remedy: String,
 }
 
 /// What the user asked to compare.

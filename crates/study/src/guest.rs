@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::comparison::Comparison;
-use crate::machine::Machine;
 use crate::metric::{Direction, Metric, Observation, Unit, names};
 use crate::stats;
 use crate::trial::TrialRecord;
 use policy::census::Backing;
+use policy::machine::Machine;
 use policy::size::PageSize;
 use policy::verdict::Peak;
 

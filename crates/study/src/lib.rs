@@ -38,7 +38,6 @@ mod fraction;
 mod fragmented;
 pub mod guest;
 pub mod kernel_series;
-pub mod machine;
 pub mod matrix;
 pub mod memory_limit;
 pub mod metric;

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::comparison::{Admission, Comparison, Design};
+use crate::comparison::{Comparison, Design};
 use crate::role::Role;
 use crate::stats::answers::{self, Deviation};
 use crate::stats::{self, Analysis, ArmAnalysis, Outcome};
 use crate::trial::{Arm, TrialRecord};
+use policy::Admission;
 use policy::Policy;
 
 impl Comparison {

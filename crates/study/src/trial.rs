@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{SettingChange, State};
 use crate::metric::Observation;
 use crate::role::Role;
 use crate::variant::Variant;
-use policy::Policy;
 use policy::census::Census;
+use policy::machine::{SettingChange, State};
 use policy::verdict::Verdict;
+use policy::{Exit, Policy};
 
 /// One arm of a comparison: a policy, or a variant under a policy, with a label. Two arms may be the same (A/A), and
 /// some arms are controls.
@@ -59,16 +59,6 @@ pub struct Trial {
     pub position: u32,
     /// Number of earlier attempts at this trial that were rejected.
     pub attempt: u32,
-}
-
-/// How the measured command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Exit {
-    /// It exited with this status.
-    Code(i32),
-    /// It was killed by this signal.
-    Signal(i32),
 }
 
 /// The answer of the workload, which must be the same under every policy.
@@ -157,14 +147,5 @@ impl TrialRecord {
     /// The value of a metric, where it was observed.
     pub fn value(&self, metric: &str) -> Option<f64> {
         self.observations.iter().find(|observation| observation.metric == metric).map(|observation| observation.value)
-    }
-}
-
-impl std::fmt::Display for Exit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Exit::Code(code) => write!(f, "exit status {code}"),
-            Exit::Signal(signal) => write!(f, "killed by signal {signal}"),
-        }
     }
 }

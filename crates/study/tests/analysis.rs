@@ -3,15 +3,16 @@
 mod common;
 
 use common::{admitted, design, normal, record, trials};
+use policy::Exit;
+use policy::machine::SettingChange;
 use policy::verdict::Holding;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use study::comparison::Design;
-use study::machine::SettingChange;
 use study::metric::{Direction, Metric, Unit, names};
 use study::stats::{Analysis, Outcome, Warning, analyse};
-use study::trial::{Exit, Trial, TrialRecord};
+use study::trial::{Trial, TrialRecord};
 
 const BEST: Outcome = Outcome::Better { best: true };
 const NOT_BEST: Outcome = Outcome::Better { best: false };

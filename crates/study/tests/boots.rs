@@ -3,13 +3,14 @@
 mod common;
 
 use common::{Fake, Noise, comparison, design, machine, normal, record};
+use policy::machine::Machine;
 use policy::size::PageSize;
 use policy::verdict::Holding;
+use policy::{Admission, Unsupported};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use study::comparison::{Admission, Comparison, Design, Ended, Unsupported};
-use study::machine::Machine;
+use study::comparison::{Comparison, Design, Ended};
 use study::metric::names;
 use study::runner::{self, Event, Run};
 use study::stats::Outcome;

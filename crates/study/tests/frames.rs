@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Fake, Noise, controlled};
-use study::comparison::Admission;
+use policy::Admission;
 use study::runner::{Run, compare};
 use study::stats::Outcome;
 

@@ -4,12 +4,13 @@ mod common;
 
 use common::{Fake, Noise, comparison, design, machine};
 use policy::census::{Backing, Folio, Mapping};
+use policy::machine::Machine;
 use policy::size::PageSize;
 use policy::verdict::Holding;
-use study::comparison::{Admission, Comparison, Unsupported};
+use policy::{Admission, Unsupported};
+use study::comparison::Comparison;
 use study::definition::{Definition, DefinitionError, Size, Wire};
 use study::guest::{Clock, kernel_word, with_large_pages, without_times};
-use study::machine::Machine;
 use study::matrix::{Matrix, Standing, kernels};
 use study::metric::{Direction, Metric, Observation, Unit, names};
 use study::runner::compare;

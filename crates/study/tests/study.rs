@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Fake, Noise, comparison, design, machine};
+use policy::Admission;
 use policy::verdict::Holding;
-use study::comparison::{Admission, Comparison, Ended};
+use study::comparison::{Comparison, Ended};
 use study::definition::{DefinitionError, Size, Wire, WireSuite};
 use study::matrix::{Agreement, Cell, Matrix, Row, Standing};
 use study::metric::Provenance;
@@ -300,10 +301,8 @@ fn a_policy_without_figures_has_a_reason() {
     };
     assert_eq!(row.cells.iter().map(why).collect::<Vec<_>>()[2..], ["a model's", "the comparison has no such policy"]);
     assert_eq!(row.race.running, [0, 1]);
-    comparison.admissions[1] = Admission::Unsupported(study::comparison::Unsupported {
-        reason: "no THP".into(),
-        remedy: "boot another kernel".into(),
-    });
+    comparison.admissions[1] =
+        Admission::Unsupported(policy::Unsupported { reason: "no THP".into(), remedy: "boot another kernel".into() });
     let row = Row::of_comparison("a", "a host", &policies, &comparison, &[]);
     assert_eq!(why(&row.cells[1]), "no THP; boot another kernel");
 }

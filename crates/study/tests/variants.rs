@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Fake, Noise, comparison, controlled, machine};
+use policy::Exit;
 use policy::Policy;
 use study::comparison::{Comparison, Design, Ended};
 use study::control::Role;
@@ -11,7 +12,7 @@ use study::matrix::Filled;
 use study::metric::names;
 use study::runner::{EarlierParts, Gap, compare, resume};
 use study::stats::Outcome;
-use study::trial::{Answer, Arm, Exit, Stated};
+use study::trial::{Answer, Arm, Stated};
 use study::variant::Variant;
 
 /// Enough stops for a sham arm, in half a second.
@@ -204,7 +205,7 @@ struct Wrong {
 impl study::runner::Platform for Wrong {
     type Error = String;
 
-    fn admit(&mut self, arm: &Arm) -> study::comparison::Admission {
+    fn admit(&mut self, arm: &Arm) -> policy::Admission {
         self.fake.admit(arm)
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use host::if_exists;
-use study::trial::Exit;
+use policy::Exit;
 
 use super::after_root::AfterRoot;
 use super::ended::{Ended, Usage};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use policy::Exit;
 use policy::cause::Cause;
 use policy::hugetlb::RefusedRequest;
-use study::trial::Exit;
 
 use super::pace::Pace;
 

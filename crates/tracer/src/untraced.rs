@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use study::trial::Exit;
+use policy::Exit;
 
 use super::launch::{self, Launch, LaunchError};
 use crate::environment;

@@ -6,9 +6,9 @@ use std::io;
 use host::if_exists;
 use policy::census::Advice;
 use policy::judge::{self, Answer, Examination, FoundMemory, Unread};
+use policy::machine::State;
 use policy::size::PageSize;
 use policy::{PageSizes, Policy};
-use study::machine::State;
 
 use crate::{CensusError, Observer, ProcessCensus, SmapsEntry};
 

@@ -1,7 +1,7 @@
 //! The kernel's direct map: a boot has leaves of mainly one size, and no setting that a lease can restore changes it.
 
+use policy::Unsupported;
 use policy::size::PageSize;
-use study::comparison::Unsupported;
 
 use super::Lowering;
 use crate::Host;

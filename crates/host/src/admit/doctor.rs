@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io;
 
+use policy::Unsupported;
 use policy::hugetlb::{HugetlbLimit, HugetlbLimits, Limited};
 use policy::inspect::ChangedSetting;
+use policy::machine::State;
 use policy::remedy::{Change, describe};
 use policy::size::{PageSize, format_bytes};
 use policy::{Granularity, Modifier, Policy};
-use study::comparison::Unsupported;
-use study::machine::State;
 
 use crate::absence::is_absence;
 use crate::absent;

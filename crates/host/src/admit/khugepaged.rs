@@ -4,7 +4,7 @@
 //! times is written (`scan_sleep_millisecs_store`, mm/khugepaged.c), after which the new time applies. It cannot be set to
 //! scan nothing: the kernel refuses 0 for `pages_to_scan`.
 
-use study::comparison::Unsupported;
+use policy::Unsupported;
 
 use super::{Privilege, Setting, Terms};
 use crate::{Host, KHUGEPAGED};

@@ -12,8 +12,8 @@ mod terms;
 mod transparent;
 
 use policy::size::PageSize;
+use policy::{Admission, Unsupported};
 use policy::{DirectMapLeaves, Granularity, Modifier, Policy};
-use study::comparison::{Admission, Unsupported};
 
 use crate::{Host, KernelVersion, leaseholder};
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 
+use policy::Unsupported;
 use policy::hugetlb::{HugetlbLimit, HugetlbLimits};
 use policy::inspect::Pool;
 use policy::size::PageSize;
-use study::comparison::Unsupported;
 
 use crate::{Host, KernelVersion, hugetlb_file};
 

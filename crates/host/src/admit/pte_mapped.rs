@@ -1,7 +1,7 @@
 //! `+pte-mapped`: large pages without their leaves.
 
 use policy::Granularity;
-use study::comparison::Unsupported;
+use policy::Unsupported;
 
 use crate::Host;
 

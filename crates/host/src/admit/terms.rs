@@ -2,7 +2,7 @@
 
 use std::io;
 
-use study::comparison::Unsupported;
+use policy::Unsupported;
 
 use crate::{Host, PtraceLimit};
 

@@ -4,8 +4,8 @@
 //! all others are disabled. Advised memory has the sizes whose file contains `always` or `madvise`, or `inherit` where the
 //! top-level file contains one of these (`thp_vma_allowable_orders`, include/linux/huge_mm.h).
 
+use policy::Unsupported;
 use policy::size::PageSize;
-use study::comparison::Unsupported;
 
 use crate::read::chosen_word;
 use crate::{Host, HostError, KernelVersion, THP, thp_size_enabled};

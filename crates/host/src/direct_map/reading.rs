@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use policy::Unsupported;
 use policy::size::{PageSize, parse_bytes};
-use study::comparison::Unsupported;
 
 use super::{Changes, Leaves, Marker, Source, changes, ptdump};
 use crate::{Host, HostError, absent};

@@ -1,8 +1,8 @@
 //! [`Availability`]: whether this boot has leaves of a size, can still be given them, or how to get them.
 
+use policy::Unsupported;
 use policy::size::{PageSize, format_bytes};
 use policy::verdict::Verdict;
-use study::comparison::Unsupported;
 
 use super::features::{Boot, SecretMemory, has_gigabyte_leaves, secretmem_by_files};
 use super::{Leaves, leaves};

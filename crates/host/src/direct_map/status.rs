@@ -1,7 +1,7 @@
 //! [`Status`]: the direct map of a boot, as `pagelab direct-map status` shows it.
 
+use policy::Unsupported;
 use policy::size::PageSize;
-use study::comparison::Unsupported;
 
 use super::{Availability, Changes, Feature, Leaves, Marker, MarkerError, availabilities, changes, features, leaves};
 use crate::{Host, HostError};

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use policy::machine::State;
 use policy::size::{PageSize, format_bytes};
 use study::comparison::Comparison;
-use study::machine::State;
 
 use super::parts::{ended, list};
 use super::tables::wide;

@@ -1,6 +1,7 @@
 //! Tables of a comparison's page.
 
-use study::comparison::{Admission, Comparison};
+use policy::Admission;
+use study::comparison::Comparison;
 use study::metric::{Metric, names};
 use study::stats::Outcome;
 

@@ -19,8 +19,8 @@ mod screen;
 pub(crate) mod series;
 mod sheets;
 
+use policy::machine::Machine;
 use study::definition::Definition;
-use study::machine::Machine;
 use study::matrix::geometric::MIN_WORKLOADS;
 use study::matrix::{Filled, Matrix, Reproduction, Row, Standing, Total};
 use study::metric::Provenance;

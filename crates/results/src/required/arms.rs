@@ -3,8 +3,9 @@
 
 use std::str::FromStr;
 
+use policy::Admission;
 use policy::requirement::{Amount, Bound, Figure, Judgement, Requirement, RequirementCheck, RequirementError, Scope};
-use study::comparison::{Admission, Comparison, Design, Ended};
+use study::comparison::{Comparison, Design, Ended};
 use study::trial::TrialRecord;
 
 use crate::rows::{self, Row};

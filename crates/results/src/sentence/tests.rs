@@ -1,6 +1,6 @@
 //! The sentence of a comparison, and the instructions for applying the best policy.
 
-use study::comparison::{Admission, Unsupported};
+use policy::{Admission, Unsupported};
 use study::stats::Effect;
 
 use super::*;

@@ -149,7 +149,7 @@ impl Store {
     }
 
     /// The first comparison with an ID below `before` that warned about free page reporting on this host
-    /// ([`study::machine::Machine::host_id`]).
+    /// ([`policy::machine::Machine::host_id`]).
     pub fn first_warned_of_reporting(&self, host_id: Option<&str>, before: i64) -> Result<Option<i64>, Error> {
         self.read(|transaction| read::first_warned_of_reporting(transaction, host_id, before))
     }

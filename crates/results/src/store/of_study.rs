@@ -1,8 +1,9 @@
 //! What a store holds for a study: which comparisons belong to it, its simulations, and resumptions of interrupted
 //! comparisons.
 
+use policy::Admission;
 use rusqlite::{OptionalExtension, Transaction, params};
-use study::comparison::{Admission, Comparison};
+use study::comparison::Comparison;
 
 use super::{Error, Store, begin, write};
 
@@ -185,7 +186,8 @@ fn insert_resumption(transaction: &Transaction<'_>, id: i64, resumption: &Resump
 mod tests {
     use super::*;
     use crate::sample;
-    use study::comparison::{Ended, Unsupported};
+    use policy::Unsupported;
+    use study::comparison::Ended;
 
     fn store() -> (tempfile::TempDir, Store) {
         let directory = tempfile::tempdir().unwrap();

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use policy::machine::Machine;
+use policy::{Admission, Unsupported};
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde_json::json;
-use study::comparison::{Admission, Comparison, Design, Ended, Invocation, Unsupported};
+use study::comparison::{Comparison, Design, Ended, Invocation};
 use study::control::Role;
 use study::guest::kernel_of;
-use study::machine::Machine;
 use study::metric::Metric;
 use study::trial::Arm;
 

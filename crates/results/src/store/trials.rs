@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use policy::Exit;
 use policy::cause::CauseShare;
 use policy::census::{Census, Folio, Mapping};
+use policy::machine::{SettingChange, State};
 use policy::size::PageSize;
 use policy::verdict::{AnsweredCall, Peak, Verdict};
 use rusqlite::{Row, Transaction, params};
 use serde_json::{Map, Value};
-use study::machine::{SettingChange, State};
 use study::metric::{Observation, Provenance};
-use study::trial::{Answer, Exit, Trial, TrialRecord};
+use study::trial::{Answer, Trial, TrialRecord};
 
 use super::columns::{Read, document, optional_document, parsed, rows, unreadable, unsigned, word};
 

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use policy::Admission;
+use policy::Exit;
 use policy::census::Folio;
+use policy::machine::State;
 use policy::verdict::Peak;
 use rusqlite::{OptionalExtension, Transaction, params};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use study::advice::Advice;
-use study::comparison::{Admission, Comparison, Ended};
+use study::comparison::{Comparison, Ended};
 use study::control::Role;
-use study::machine::State;
 use study::metric::Provenance;
 use study::stats::Analysis;
-use study::trial::{Arm, Exit, Trial, TrialRecord};
+use study::trial::{Arm, Trial, TrialRecord};
 
 /// Why nothing was written.
 pub(super) enum Failure {

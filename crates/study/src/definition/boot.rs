@@ -6,7 +6,7 @@ use policy::size::{PageSize, SizeError, format_bytes, parse_bytes};
 use super::DefinitionError;
 use super::wire::WireBoot;
 use crate::guest;
-use crate::machine::Machine;
+use policy::machine::Machine;
 
 /// The requirements of a boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,7 +235,7 @@ pub(super) fn check_single_baseline(boots: &[Boot]) -> Result<(), DefinitionErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::DirectMap;
+    use policy::machine::DirectMap;
 
     #[test]
     fn a_release_begins_with_whole_numbers() {

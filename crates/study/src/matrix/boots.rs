@@ -9,10 +9,10 @@ use super::origin::RowSource;
 use super::row::Row;
 use crate::comparison::{Comparison, Design};
 use crate::definition::{Boot, Definition};
-use crate::machine::Machine;
 use crate::role::Role;
 use crate::stats::boots::{self, Limitation, MeasuredBoots, MergeError};
 use crate::trial::Arm;
+use policy::machine::Machine;
 
 /// Used in place of a machine's name if boots of several hosts are compared.
 pub const ALL_HOSTS: &str = "all hosts, boots compared within hosts";

@@ -10,11 +10,11 @@ use super::basis::is_held;
 use super::{Agreement, Reproduction};
 use crate::comparison::{Comparison, Design};
 use crate::definition::{Form, FormRow};
-use crate::machine::Execution;
 use crate::metric::{Direction, Provenance, Unit};
 use crate::stats::median::median;
 use crate::stats::{Effect, Outcome, answers, paired_ratio, unpaired_ratio};
 use crate::trial::TrialRecord;
+use policy::machine::Execution;
 
 /// The origin's table with the figures of one machine.
 #[derive(Clone, Debug, PartialEq)]

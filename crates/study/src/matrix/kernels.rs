@@ -6,10 +6,11 @@
 use super::basis::{coverage_ratio, trials_under};
 use super::boots as axis;
 use super::{Cell, Matrix, Row, RowSource, Standing};
-use crate::comparison::{Admission, Comparison};
+use crate::comparison::Comparison;
 use crate::definition::{Boot, Definition};
 use crate::guest::Clock;
 use crate::stats::boots::{self, Limitation, MeasuredBoots, MergeError};
+use policy::Admission;
 
 /// The suffix of the name of a host or kernel that was emulated.
 pub const EMULATED: &str = ", emulated";

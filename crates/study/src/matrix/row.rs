@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use super::basis::{Basis, coverage_ratio, is_held};
 use super::wins::Race;
-use crate::comparison::{Admission, Comparison, Ended};
-use crate::machine::Execution;
+use crate::comparison::{Comparison, Ended};
 use crate::metric::{Direction, Provenance, Unit, names};
 use crate::stats::boots::{Merged, sentences};
 use crate::stats::{Analysis, Effect, LogError, Outcome, Trend, counted_trials, log_ratios};
+use policy::Admission;
+use policy::machine::Execution;
 
 use super::origin::RowSource;
 

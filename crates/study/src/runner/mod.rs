@@ -5,11 +5,12 @@ mod parts;
 
 pub use parts::{EarlierParts, Gap, Pause};
 
-use crate::comparison::{Admission, Design, Ended, Unsupported};
+use crate::comparison::{Design, Ended};
 use crate::control::Role;
 use crate::plan;
 use crate::stats::{self, Analysis, answers, next_block};
 use crate::trial::{Arm, Trial, TrialRecord};
+use policy::{Admission, Unsupported};
 
 /// Maximum attempts at one trial before the comparison fails.
 pub const MAX_ATTEMPTS: u32 = 5;

@@ -10,10 +10,11 @@ use super::result::{Analysis, ArmAnalysis, Effect, Outcome};
 use super::signed_rank::{Centre, SignedRank};
 use super::tracer_cost::{self, StandIns};
 use super::{best, curve, gain_share, outcome, parts, warnings};
-use crate::comparison::{Admission, Design};
+use crate::comparison::Design;
 use crate::metric::names;
 use crate::plan;
 use crate::trial::TrialRecord;
+use policy::Admission;
 use policy::verdict::Holding;
 
 /// The statistics of the trials so far; `None` before the first block that counts is complete, or if [`plan::check`]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::answers::{self, Deviation};
-use crate::comparison::{Admission, Comparison, Design};
+use crate::comparison::{Comparison, Design};
 use crate::trial::TrialRecord;
+use policy::Admission;
 
 /// The trials of the blocks that count, by arm and block.
 ///

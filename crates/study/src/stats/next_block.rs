@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use super::analysis::analyse;
 use super::outcome::{half_width, is_precise};
 use super::result::{Analysis, Effect, Outcome};
-use crate::comparison::{Admission, Design};
+use crate::comparison::Design;
 use crate::plan;
 use crate::role::Role;
 use crate::trial::TrialRecord;
+use policy::Admission;
 
 /// An arm with rivals may stop before it is precise if its half width is at most this share of its change. For the outcome to
 /// change, its estimate would have to move by four half widths, which are some eight standard errors. No number of interim

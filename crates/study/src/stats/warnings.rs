@@ -6,9 +6,9 @@ use super::median::median;
 use super::result::{ArmAnalysis, Outcome, Warning};
 use super::trend::Trend;
 use crate::comparison::Design;
-use crate::machine::State;
 use crate::metric::names;
 use crate::trial::TrialRecord;
+use policy::machine::State;
 use policy::verdict::Holding;
 
 /// Significance level for the warning about drift.

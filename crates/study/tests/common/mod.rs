@@ -1,19 +1,21 @@
 //! A platform without a machine: times come from a noise model, and trials advance the clock.
 #![allow(dead_code)]
 
+use policy::Exit;
 use policy::cause::{Cause, CauseShare};
 use policy::census::Census;
+use policy::machine::{Machine, SettingChange, State};
 use policy::size::PageSize;
 use policy::verdict::{Holding, Verdict};
+use policy::{Admission, Unsupported};
 use policy::{Granularity, Modifier, PageSizes, Policy};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use study::comparison::{Admission, Comparison, Design, Invocation, Unsupported};
+use study::comparison::{Comparison, Design, Invocation};
 use study::control::Role;
-use study::machine::{Machine, SettingChange, State};
 use study::metric::{Direction, Metric, Observation, Unit, names};
 use study::runner::{Platform, Run};
-use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use study::trial::{Answer, Arm, Trial, TrialRecord};
 
 /// Variation of the times of a fake machine; every figure is a share of the time.
 #[derive(Clone, Copy)]

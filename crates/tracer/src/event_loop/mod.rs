@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use study::trial::Exit;
+use policy::Exit;
 
 use super::after_root::{AfterRoot, Leftovers};
 use super::call_context::Findings;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use study::trial::Exit;
+use policy::Exit;
 
 use super::error::{EXECUTE, LaunchError, exec_failed, step_failed};
 use crate::ptrace::{self, Tid};

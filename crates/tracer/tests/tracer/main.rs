@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 
 use host::Host;
+use policy::Exit;
 use policy::cause::Cause;
 use policy::size::PageSize;
 use policy::{Granularity, Policy};
-use study::trial::Exit;
 use testing::skip;
 use tracer::{
     Ended, InspectedRemovals, Launch, LaunchError, Leftovers, Pace, Refusal, Rewriting, User, Witness, run, run_bare,

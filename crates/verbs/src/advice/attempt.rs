@@ -6,13 +6,14 @@ use census::Observer;
 use census::inspect::{Detail, Inspector};
 use host::Host;
 use platform::{Blame, Once, Session, Settings, Work, run_once};
+use policy::Exit;
 use policy::census::Backing;
 use policy::inspect::Inspection;
 use policy::remedy::{Change, pool_path};
 use policy::size::PageSize;
 use policy::{Granularity, PageSizes, Policy};
 use study::advice::Outcome;
-use study::trial::{Answer, Exit, Stated};
+use study::trial::{Answer, Stated};
 use tracer::Rewriting;
 use tracer::environment::Variables;
 

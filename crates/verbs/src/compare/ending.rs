@@ -1,7 +1,8 @@
 //! How a comparison ended, as an exit code.
 
 use platform::Blame;
-use study::comparison::{Admission, Comparison, Ended};
+use policy::Admission;
+use study::comparison::{Comparison, Ended};
 use study::control::Role;
 use study::guest::kernel_of;
 use study::stats::boots::MeasuredBoots;

@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use study::comparison::{Admission, Design};
+use policy::Admission;
+use study::comparison::Design;
 use study::control::Role;
 use study::plan;
 use study::runner::Event;

@@ -3,9 +3,10 @@
 
 use host::Host;
 use platform::MIN_PASSES;
+use policy::Admission;
 use policy::windows::Windows;
 use policy::{Granularity, Policy};
-use study::comparison::{Admission, Design};
+use study::comparison::Design;
 use study::metric::names;
 use study::shares::WindowOrder;
 use study::trial::{Arm, Trial};

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use host::Host;
 use host::direct_map::{self, Availability, Changes, Feature, Leaves, Marker, Status};
+use policy::Unsupported;
 use policy::size::{PageSize, format_bytes};
 use policy::{DirectMapLeaves, Granularity, Policy};
 use results::grid::plain;
 use serde_json::{Value, json};
-use study::comparison::Unsupported;
 use study::stats::DEMOTED_SHARE;
 
 use crate::failure::Failure;

@@ -7,10 +7,10 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use host::Host;
 use platform::Session;
+use policy::Admission;
+use policy::Exit;
 use policy::cause::CauseShare;
 use policy::{Granularity, Modifier, Policy};
-use study::comparison::Admission;
-use study::trial::Exit;
 use tracer::signals::{self, Forward};
 use tracer::{Ended, Launch, Leftovers, Rewriting};
 

@@ -9,13 +9,13 @@ use std::time::Duration;
 use census::inspect::{InspectError, Inspector};
 use census::page_sizes;
 use host::Host;
+use policy::Exit;
 use policy::first_touch::FirstTouches;
 use policy::inspect::{Inspection, Summary, Supply};
 use policy::size::format_bytes;
 use policy::{PageSizes, Policy};
 use results::{first_touch, inspection};
 use stacks::Moment;
-use study::trial::Exit;
 use tracer::signals::{self, Forward};
 use tracer::{Launch, Leftovers, MappingCall, ObservedMappings, Rewriting, Witness};
 

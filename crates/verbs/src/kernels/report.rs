@@ -1,11 +1,11 @@
 //! The report of `compare --kernel` ([`ReportContent`]): kernels x policies, in the requested forms.
 
+use policy::machine::Machine;
 use results::matrix::{self as shown, HostOf, Report};
 use study::comparison::{Comparison, Design, Invocation};
 use study::control::Role;
 use study::definition::{Boot, Definition, HOST, Size, Slurm, Stopping, Workload};
 use study::guest::{Clock, NO_STUDY, kernel_of, processor_of};
-use study::machine::Machine;
 use study::matrix::kernels;
 use study::stats::boots;
 

@@ -73,8 +73,8 @@ fn at_peak(charges: Charges) -> AtPeak {
 
 #[cfg(test)]
 mod tests {
+    use policy::Exit;
     use study::memory_limit::SearchResult;
-    use study::trial::Exit;
 
     use super::*;
     use crate::limits::run::Run;

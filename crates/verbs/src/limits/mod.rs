@@ -15,12 +15,12 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use host::Host;
 use model::policy::ModelPolicy;
 use platform::Session;
+use policy::Admission;
+use policy::Exit;
 use policy::size::format_bytes;
 use policy::{Modifier, Policy};
 use results::printable;
-use study::comparison::Admission;
 use study::memory_limit::{CONFIRMED_RUNS, SearchResult, SearchStart, smallest_limit};
-use study::trial::Exit;
 use tracer::Rewriting;
 use tracer::signals::{self, Forward};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use platform::{Charges, MemoryGroup, MemoryGroupError};
-use study::trial::Exit;
+use policy::Exit;
 use tracer::{Ended, Launch, Leftovers, Rewriting, User, Witness, signals};
 
 use crate::failure::Failure;

@@ -6,11 +6,12 @@ use clap::{Args, Subcommand};
 use host::Host;
 use host::admit::{self, Terms};
 use model::policy::{ModelPolicy, ONLY_MODELLED};
+use policy::Admission;
 use policy::size::format_bytes;
 use policy::{DirectMapLeaves, Granularity, Modifier, Policy};
 use results::store::Summary;
 use serde_json::{Value, json};
-use study::comparison::{Admission, Ended};
+use study::comparison::Ended;
 
 use crate::failure::Failure;
 use crate::lab_command::WithLabs;

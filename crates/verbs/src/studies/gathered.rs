@@ -1,11 +1,11 @@
 //! Collects all results of a study from the store ([`Gathered`]): every workload on every machine that measured it.
 
+use policy::machine::Machine;
 use results::matrix::HostOf;
 use results::store::Store;
 use study::comparison::Comparison;
 use study::definition::variant::row_name;
 use study::definition::{Boot, Definition, Published, Variant};
-use study::machine::Machine;
 use study::matrix::{Filled, Matrix, Row};
 
 use super::counted::CountedState;

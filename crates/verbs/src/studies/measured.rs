@@ -1,9 +1,9 @@
 //! The hosts that have results of a study, and the comparisons of each as rows of matrices.
 
+use policy::machine::Machine;
 use study::comparison::Comparison;
 use study::definition::variant::row_name;
 use study::definition::{Definition, HOST, Published, Variant};
-use study::machine::Machine;
 use study::matrix::{Matrix, Row};
 
 use super::over_variants;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use policy::machine::{Execution, Machine};
 use study::comparison::{Comparison, Invocation};
 use study::definition::{Definition, Published, Suite};
-use study::machine::{Execution, Machine};
 use study::matrix::{Matrix, Row, RowSource, boots as axis};
 use study::metric::Unit;
 use study::stats::boots::{self, MeasuredBoots, MergeError};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use host::Host;
+use policy::machine::Machine;
 use results::store::{OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
 use study::definition::{Definition, HOST, Workload};
-use study::machine::Machine;
 use study::matrix::RowSource;
 use study::metric::names;
 use study::runner::Gap;

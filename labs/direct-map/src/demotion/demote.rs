@@ -11,8 +11,8 @@ use host::admit::Privilege;
 use host::direct_map::{Availability, Changes, Leaves, Marker, Remainder, availability, changes, leaves};
 use host::{Host, HostError};
 use lease::{Lease, LeaseError};
+use policy::Unsupported;
 use policy::size::{PageSize, format_bytes};
-use study::comparison::Unsupported;
 
 use super::goal::{Goal, Progress, Stopped};
 use super::mark::{self, MarkError};

@@ -6,8 +6,8 @@ use std::{fs, io};
 
 use host::direct_map::{Leaves, Remainder, Source, leaves};
 use host::{Host, HostError};
+use policy::Unsupported;
 use policy::size::{PageSize, format_bytes};
-use study::comparison::Unsupported;
 use tracer::signals;
 
 use super::available::{Available, READ_INTERVAL};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use policy::Granularity;
+use policy::machine::{Execution, Machine};
 use policy::size::format_bytes;
 use study::comparison::Comparison;
 use study::definition::Boot;
 use study::guest::{kernel_of, processor_of};
-use study::machine::{Execution, Machine};
 
 use super::super::HostOf;
 use super::layout::fact;

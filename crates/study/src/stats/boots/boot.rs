@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::share_up_to;
 use crate::stats::rank_sum::Stratum;
 use crate::stats::warnings::DEMOTED_SHARE;
 use crate::trial::Answer;
+use policy::machine::share_up_to;
 use policy::size::PageSize;
 use policy::verdict::Holding;
 

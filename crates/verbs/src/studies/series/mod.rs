@@ -2,9 +2,9 @@
 
 mod derived;
 
+use policy::machine::Machine;
 use study::comparison::Comparison;
 use study::definition::Definition;
-use study::machine::Machine;
 use study::metric::Provenance;
 use study::series::{Column, Filled, Series};
 

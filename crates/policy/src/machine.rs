@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use policy::size::PageSize;
-use policy::{DirectMapLeaves, PageSizes};
+use crate::size::PageSize;
+use crate::{DirectMapLeaves, PageSizes};
 
 /// A machine: the properties that do not change between boots of one kernel, and the id of the boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,9 @@ pub struct Machine {
     pub arch: String,
     /// The kernel's release and version.
     pub kernel: String,
+    /// The command line of the kernel (/proc/cmdline).
     pub kernel_command_line: String,
+    /// Identifies the boot (/proc/sys/kernel/random/boot_id).
     pub boot_id: String,
     /// Identifies the host across boots: a hash of the installation's id (machine-id(5)). Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +63,7 @@ pub enum Execution {
         /// there.
         host_leaf: Option<PageSize>,
     },
+    /// A processor that QEMU emulates.
     Emulated,
 }
 
@@ -215,7 +218,7 @@ impl State {
 }
 
 /// Given amounts by leaf size (`2M`), the share in leaves of at most this size; `None` if there are no amounts.
-pub(crate) fn share_up_to<'a>(leaf: PageSize, amounts: impl Iterator<Item = (&'a str, f64)>) -> Option<f64> {
+pub fn share_up_to<'a>(leaf: PageSize, amounts: impl Iterator<Item = (&'a str, f64)>) -> Option<f64> {
     let (mut small, mut all) = (0.0, 0.0);
     for (size, amount) in amounts {
         all += amount;
