@@ -22,7 +22,8 @@
 //!   physical frames of a policy without its leaves (`explained`), or makes only a share of the memory large ([`shares`]).
 //! * **reach**, **placement**: the two parts of an effect: fewer TLB entries cover the memory, and its frames are contiguous.
 //! * **window**: a part of the memory that becomes large as a whole, in arms that make only a share of the memory large ([`shares`]).
-//! * **origin**: the publication whose table or claim a study repeats; also, of a row, the commands and programs that made it.
+//! * **origin**: the publication whose table or claim a study (the crate `study-files`) repeats; also, of a row, the commands and programs
+//!   that made it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -31,22 +32,17 @@ mod arms;
 pub mod comparison;
 mod contention;
 pub mod control;
-pub mod counted;
-pub mod definition;
 mod explained;
 mod fraction;
 mod fragmented;
 pub mod guest;
 pub mod kernel_series;
-pub mod matrix;
 pub mod memory_limit;
 pub mod metric;
 mod own_session;
 pub mod plan;
 mod role;
-pub mod rounds;
 pub mod runner;
-pub mod series;
 pub mod shares;
 mod slice;
 pub mod stats;

@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use study::counted::{Case, Counted};
+use study_files::counted::{Case, Counted};
 
 use crate::direct_map::Verb as DirectMapVerb;
 use crate::lab_command::Extensible;

@@ -6,7 +6,7 @@ use paging::Format;
 use paging::InputAddress;
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage2::Arm64Stage2;
-use study::counted::{Case, Counted, Counts, Figure};
+use study_files::counted::{Case, Counted, Counts, Figure};
 
 /// The name of this count in study files.
 pub const NAME: &str = "stage2-split";

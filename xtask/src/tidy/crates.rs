@@ -10,7 +10,7 @@ use super::tree::Tree;
 
 /// For each crate of the workspace, the crates that it may use, including those that only its tests use. The purpose of a crate
 /// is to forbid dependencies, so a new crate must be listed here.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("validation", &[]),
     ("guest", &["testing"]),
     ("testing", &[]),
@@ -18,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("trace", &["testing"]),
     ("policy", &["testing"]),
     ("study", &["policy", "testing"]),
+    ("study-files", &["policy", "study", "testing"]),
     ("host", &["policy", "paging", "testing"]),
     ("lease", &["host", "policy", "testing"]),
     ("census", &["host", "policy", "testing"]),
@@ -26,7 +27,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("platform", &["census", "host", "lease", "tracer", "policy", "study", "testing"]),
     ("workloads", &["host", "policy", "paging", "testing"]),
     ("model", &["policy", "paging", "trace", "testing"]),
-    ("results", &["policy", "study", "testing"]),
+    ("results", &["policy", "study", "study-files", "testing"]),
     ("stacks", &["host", "policy", "testing"]),
     ("qemu-plugin", &["trace"]),
     (
@@ -34,6 +35,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
         &[
             "policy",
             "study",
+            "study-files",
             "host",
             "lease",
             "census",
@@ -51,7 +53,19 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ),
     (
         "kvm-split",
-        &["verbs", "policy", "study", "host", "census", "tracer", "workloads", "results", "paging", "testing"],
+        &[
+            "verbs",
+            "policy",
+            "study",
+            "study-files",
+            "host",
+            "census",
+            "tracer",
+            "workloads",
+            "results",
+            "paging",
+            "testing",
+        ],
     ),
     ("code-buffers", &["verbs", "policy", "host", "census", "tracer", "workloads", "results", "testing"]),
     ("direct-map", &["verbs", "policy", "host", "lease", "platform", "tracer", "results", "testing"]),
@@ -328,6 +342,8 @@ mod tests {
             ("paging", "study"),
             ("study", "host"),
             ("study", "paging"),
+            ("study", "study-files"),
+            ("platform", "study-files"),
             ("policy", "study"),
             ("policy", "host"),
             ("platform", "trace"),
@@ -338,8 +354,9 @@ mod tests {
             assert_eq!(found.lines().count(), 1);
             assert!(found.contains(&format!("{from} must not depend on {to}")), "{found}");
         }
-        let workspace =
-            Workspace { members: vec![member("host", &[("policy", "policy"), ("libc", "libc")]), member("policy", &[])] };
+        let workspace = Workspace {
+            members: vec![member("host", &[("policy", "policy"), ("libc", "libc")]), member("policy", &[])],
+        };
         assert_eq!(prohibitions(&workspace), []);
     }
 

@@ -1,12 +1,12 @@
 //! The results of a study as sentences: its answer, whether the origin's claim is reproduced, and why figures here
 //! differ from the published ones.
 
-use study::definition::{Definition, Published, Size};
 use study::guest::NO_STUDY;
-use study::matrix::geometric::MIN_WORKLOADS;
-use study::matrix::{Agreement, Cell, Claim, Matrix, Reproduction, Row, Standing, Total, TotalShare};
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
+use study_files::definition::{Definition, Published, Size};
+use study_files::matrix::geometric::MIN_WORKLOADS;
+use study_files::matrix::{Agreement, Cell, Claim, Matrix, Reproduction, Row, Standing, Total, TotalShare};
 
 use super::cells::{amount, named, open_range, why};
 use super::{MachineFigures, Report, all_machine_figures, by_kernel, counted, rows_of};

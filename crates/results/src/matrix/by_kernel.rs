@@ -3,9 +3,9 @@
 
 use study::control::BARE;
 use study::guest::NO_STUDY;
-use study::matrix::{Cell, Row, Standing};
 use study::metric::{Unit, names};
 use study::stats::Effect;
+use study_files::matrix::{Cell, Row, Standing};
 
 use super::cells::{amount, open_range};
 use super::{HostOf, Report};

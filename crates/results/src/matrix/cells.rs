@@ -1,10 +1,10 @@
 //! Parts that the tables of a report share: a table ([`Sheet`]), a cell in words, a change.
 
-use study::definition::Measure;
-use study::matrix::kernels::EMULATED;
-use study::matrix::{Cell, Matrix, Reproduction, Row, Standing, Total};
 use study::metric::Metric;
 use study::stats::Effect;
+use study_files::definition::Measure;
+use study_files::matrix::kernels::EMULATED;
+use study_files::matrix::{Cell, Matrix, Reproduction, Row, Standing, Total};
 
 use super::{MachineFigures, provenance};
 use crate::figure::{self, Change};

@@ -3,8 +3,8 @@
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
-use study::counted::{Basis, Cost, Counted, Place, Range, Reproduction, Row, Saving, Table};
-use study::matrix::Claim;
+use study_files::counted::{Basis, Cost, Counted, Place, Range, Reproduction, Row, Saving, Table};
+use study_files::matrix::Claim;
 
 use super::cells::Sheet;
 

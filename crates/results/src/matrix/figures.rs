@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use study::matrix::{Cell, Matrix, Row, Standing};
 use study::metric::{Metric, Provenance, names};
+use study_files::matrix::{Cell, Matrix, Row, Standing};
 
 use super::cells::{Sheet, change, held_share, place, word};
 use super::{MachineFigures, rows_of};

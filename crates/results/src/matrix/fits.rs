@@ -1,7 +1,7 @@
 //! Small machines: into which memory sizes a workload fits under each policy, by the peak memory of a model.
 
 use policy::size::format_bytes;
-use study::matrix::{Cell, Matrix, Row};
+use study_files::matrix::{Cell, Matrix, Row};
 
 use super::cells::{Sheet, place};
 use super::{MachineFigures, rows_of};

@@ -2,8 +2,8 @@
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
-use study::matrix::{Filled, FilledRow, Order};
 use study::metric::{Direction, Metric, Unit};
+use study_files::matrix::{Filled, FilledRow, Order};
 
 use super::cells::{Sheet, change};
 use super::{Report, further};
@@ -125,8 +125,8 @@ pub(super) fn document(form: &Filled) -> Value {
 #[cfg(test)]
 mod tests {
     use study::comparison::Comparison;
-    use study::definition::{Form, Size, Wire};
-    use study::matrix::Agreement;
+    use study_files::definition::{Form, Size, Wire};
+    use study_files::matrix::Agreement;
 
     use super::*;
     use crate::matrix::{Report, claim, conclude, mail, markdown, sample};

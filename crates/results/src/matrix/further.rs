@@ -1,8 +1,8 @@
 //! Further tables of a report: published figures in their origin's form, memory against speed, coverage, drift, hosts.
 
 use policy::size::format_bytes;
-use study::matrix::{Correlation, Matrix, Reproduction, Row, Standing, Total, correlations};
 use study::metric::Provenance;
+use study_files::matrix::{Correlation, Matrix, Reproduction, Row, Standing, Total, correlations};
 
 use super::cells::{Sheet, change, of_found, place};
 use super::{HostOf, MachineFigures, rows_of};
@@ -140,7 +140,7 @@ pub(super) fn limits<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(&'a st
 /// The share of memory that was mapped as requested, for each policy.
 pub fn of_coverage(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
     let cells = |row: &Row| {
-        let cell = |cell: &study::matrix::Cell| match (&cell.standing, cell.coverage_ratio) {
+        let cell = |cell: &study_files::matrix::Cell| match (&cell.standing, cell.coverage_ratio) {
             (Standing::None { .. }, _) => "none".to_owned(),
             (_, Some(ratio)) => figure::share(ratio),
             (_, None) => "nothing asked".to_owned(),

@@ -1,10 +1,10 @@
 //! The report of a study as one JSON document.
 
 use serde_json::{Value, json};
-use study::definition::Measure;
-use study::matrix::Mean;
-use study::matrix::geometric::Geometric;
-use study::matrix::{Correlation, Matrix, Reproduction, Total, correlations};
+use study_files::definition::Measure;
+use study_files::matrix::Mean;
+use study_files::matrix::geometric::Geometric;
+use study_files::matrix::{Correlation, Matrix, Reproduction, Total, correlations};
 
 use super::answer::standing;
 use super::{HostOf, Report, conclude, counted, differences, provenance};

@@ -20,10 +20,10 @@ pub(crate) mod series;
 mod sheets;
 
 use policy::machine::Machine;
-use study::definition::Definition;
-use study::matrix::geometric::MIN_WORKLOADS;
-use study::matrix::{Filled, Matrix, Reproduction, Row, Standing, Total};
 use study::metric::Provenance;
+use study_files::definition::Definition;
+use study_files::matrix::geometric::MIN_WORKLOADS;
+use study_files::matrix::{Filled, Matrix, Reproduction, Row, Standing, Total};
 
 use crate::figure::{self, Change};
 use crate::grid;
@@ -56,7 +56,7 @@ pub struct Report<'a> {
     /// The counted work, if the study has any.
     pub counted: Option<CountedCosts<'a>>,
     /// Series of sizes with their values.
-    pub series: Vec<study::series::Filled>,
+    pub series: Vec<study_files::series::Filled>,
     /// The same rows with variants as columns instead of policies: one matrix for all workloads with the same variants.
     pub over_variants: &'a [Matrix],
     /// The hosts that measured something.

@@ -1,6 +1,6 @@
 //! What the rounds of a study have decided, and how much more time would decide the rest, in words.
 
-use study::rounds::{Aim, Question, StudyProgress};
+use study_files::rounds::{Aim, Question, StudyProgress};
 
 use crate::figure::Change;
 use crate::text::enumerate;
@@ -109,8 +109,8 @@ fn word(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use study::rounds::{Term, WorkloadProgress};
     use study::stats::LogError;
+    use study_files::rounds::{Term, WorkloadProgress};
 
     use super::*;
 

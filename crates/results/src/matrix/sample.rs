@@ -1,8 +1,8 @@
 //! Sample studies for tests of reports.
 
-use study::definition::{Definition, Size, Wire};
-use study::matrix::{Matrix, Row, Standing};
 use study::metric::Provenance;
+use study_files::definition::{Definition, Size, Wire};
+use study_files::matrix::{Matrix, Row, Standing};
 
 use super::{HostOf, Report};
 use crate::sample;

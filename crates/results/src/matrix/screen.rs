@@ -3,9 +3,9 @@
 
 use study::control::BARE;
 use study::guest::Clock;
-use study::matrix::kernels::EMULATED;
-use study::matrix::{Cell, Row, Standing};
 use study::metric::names;
+use study_files::matrix::kernels::EMULATED;
+use study_files::matrix::{Cell, Row, Standing};
 
 use super::by_kernel::{counts_cleared_bytes, names_of};
 use super::cells::word;

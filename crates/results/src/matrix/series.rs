@@ -2,7 +2,7 @@
 
 use policy::size::format_bytes;
 use study::metric::Provenance;
-use study::series::{Agreement, Column, Filled};
+use study_files::series::{Agreement, Column, Filled};
 
 use super::cells::Sheet;
 

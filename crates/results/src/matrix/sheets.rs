@@ -1,8 +1,8 @@
 //! The tables of a report ([`sheets`]), which most of its forms show.
 
 use study::guest::NO_STUDY;
-use study::matrix::{Matrix, Reproduction, Row, Standing, Total};
 use study::stats::Effect;
+use study_files::matrix::{Matrix, Reproduction, Row, Standing, Total};
 
 use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
 use super::{Report, all_machine_figures, counted, figures, fits, further, of_origin, rows_of, series};

@@ -1,8 +1,8 @@
 //! Reports of a small matrix, in every form.
 
 use super::sample::{definition, with_report};
-use study::matrix::Standing;
 use study::stats::Effect;
+use study_files::matrix::Standing;
 
 use super::*;
 
@@ -216,7 +216,7 @@ fn counts_a_figure_once_however_many_machines_show_it() {
         machine: "m".into(),
         provenance,
         found: Some((0.9, None)),
-        agreement: study::matrix::Agreement::Undecided,
+        agreement: study_files::matrix::Agreement::Undecided,
     };
     with_report(|report| {
         let claim_with = |published: Vec<Reproduction>| {
@@ -254,7 +254,7 @@ fn control_characters_of_a_file_are_escaped() {
 
 #[test]
 fn figures_of_an_origin_are_a_table_in_its_own_order() {
-    let published = |workload: &str, policy: &str, change: &str| study::definition::Published {
+    let published = |workload: &str, policy: &str, change: &str| study_files::definition::Published {
         what: "x".into(),
         workload: Some(workload.into()),
         suite: None,
@@ -262,7 +262,7 @@ fn figures_of_an_origin_are_a_table_in_its_own_order() {
         boot: None,
         variant: None,
         metric: None,
-        measure: study::definition::Measure::Change,
+        measure: study_files::definition::Measure::Change,
         change: change.into(),
         ratio: 0.9,
         source: "a list".into(),

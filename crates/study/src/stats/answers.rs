@@ -69,7 +69,7 @@ pub fn too_slow(design: &Design, record: &TrialRecord) -> String {
 }
 
 /// The trials that were not rejected.
-pub(crate) fn accepted(trials: &[TrialRecord]) -> impl Iterator<Item = &TrialRecord> {
+pub fn accepted(trials: &[TrialRecord]) -> impl Iterator<Item = &TrialRecord> {
     trials.iter().filter(|record| record.rejected.is_empty())
 }
 

@@ -91,7 +91,7 @@ impl<'a> Blocks<'a> {
 }
 
 /// The logarithms of an arm's ratios to the baseline, one entry per block that counts; empty if there is no ratio.
-pub(crate) fn log_ratios(comparison: &Comparison, arm: usize, metric: &str) -> Vec<Option<f64>> {
+pub fn log_ratios(comparison: &Comparison, arm: usize, metric: &str) -> Vec<Option<f64>> {
     let design = &comparison.design;
     let blocks = Blocks::new(design, &comparison.trials, &comparison.admissions);
     blocks.log_ratios(arm, design.baseline, metric).unwrap_or_default()

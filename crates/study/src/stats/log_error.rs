@@ -27,7 +27,7 @@ impl LogError {
     }
 
     /// The error of the mean of a sample; `None` with fewer than two values.
-    pub(crate) fn of_sample(values: &[f64]) -> Option<LogError> {
+    pub fn of_sample(values: &[f64]) -> Option<LogError> {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -35,7 +35,7 @@ impl LogError {
     }
 
     /// The error that corresponds to the interval of a change at this confidence; `None` without an interval.
-    pub(crate) fn of_interval(effect: &Effect, confidence: f64) -> Option<LogError> {
+    pub fn of_interval(effect: &Effect, confidence: f64) -> Option<LogError> {
         let half = half_width(effect)?;
         let unit = LogError { variance: 1.0, degrees: f64::from(effect.blocks.saturating_sub(1).max(1)) };
         Some(LogError { variance: (half / unit.half_width(confidence)).powi(2), ..unit })
@@ -66,7 +66,7 @@ impl LogError {
     }
 
     /// The half width of the interval in standard errors.
-    pub(crate) fn quantile(&self, confidence: f64) -> f64 {
+    pub fn quantile(&self, confidence: f64) -> f64 {
         student::quantile(1.0 - (1.0 - confidence) / 2.0, (self.degrees as u32).max(1))
     }
 }

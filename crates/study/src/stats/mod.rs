@@ -29,21 +29,20 @@ mod unpaired;
 mod warnings;
 
 pub use analysis::analyse;
-pub use answers::too_slow;
-pub use blocks::counted_trials;
+pub use answers::{accepted, too_slow};
+pub use blocks::{counted_trials, log_ratios};
 pub use causes::causes;
 pub use holding::{deciding, holding};
 pub use log_error::LogError;
 pub use median::median;
 pub use next_block::unsettled;
+pub use normal::quantile as normal_quantile;
 pub use paired::{PairedRatio, paired_ratio};
 pub use result::{
     Analysis, ArmAnalysis, Curve, CurvePoint, Effect, Enough, GainShare, LinePoint, Outcome, Parts, Share, TracerCost,
     Warning,
 };
+pub use student::quantile as student_quantile;
 pub use trend::Trend;
 pub use unpaired::unpaired_ratio;
 pub use warnings::DEMOTED_SHARE;
-
-pub(crate) use blocks::log_ratios;
-pub(crate) use normal::quantile as normal_quantile;

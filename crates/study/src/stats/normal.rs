@@ -7,7 +7,7 @@ pub(crate) fn cumulative(z: f64) -> f64 {
 }
 
 /// Quantile `p`, for `0 < p < 1`, by bisection.
-pub(crate) fn quantile(p: f64) -> f64 {
+pub fn quantile(p: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..80 {
         let middle = (low + high) / 2.0;

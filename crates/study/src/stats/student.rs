@@ -1,7 +1,7 @@
 //! Student's distribution.
 
 /// Quantile `p` of Student's distribution, for `0.5 < p < 1`, by bisection.
-pub(crate) fn quantile(p: f64, degrees: u32) -> f64 {
+pub fn quantile(p: f64, degrees: u32) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     for _ in 0..100 {
         let middle = (low + high) / 2.0;

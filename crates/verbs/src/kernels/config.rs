@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use guest::{Image, Options};
-use study::definition::Boot;
+use study_files::definition::Boot;
 
 /// Maximum number of options listed by name; the others are only counted.
 const MAX_LISTED: usize = 16;

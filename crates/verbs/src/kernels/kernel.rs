@@ -4,8 +4,8 @@ use std::path::Path;
 
 use guest::{Architecture, Image, Module, Sysroot};
 use policy::size::{format_bytes, parse_bytes};
-use study::definition::{Boot, Guest};
 use study::guest::{image_word, kernel_word, system_word};
+use study_files::definition::{Boot, Guest};
 
 use super::arguments::Guests;
 use crate::failure::Failure;

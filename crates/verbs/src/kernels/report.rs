@@ -4,10 +4,10 @@ use policy::machine::Machine;
 use results::matrix::{self as shown, HostOf, Report};
 use study::comparison::{Comparison, Design, Invocation};
 use study::control::Role;
-use study::definition::{Boot, Definition, HOST, Size, Slurm, Stopping, Workload};
 use study::guest::{Clock, NO_STUDY, kernel_of, processor_of};
-use study::matrix::kernels;
 use study::stats::boots;
+use study_files::definition::{Boot, Definition, HOST, Size, Slurm, Stopping, Workload};
+use study_files::matrix::kernels;
 
 use super::config;
 use crate::failure::Failure;

@@ -2,9 +2,9 @@
 
 use guest::Image;
 use study::comparison::Comparison;
-use study::definition::{Boot, Guest};
 use study::guest::kernel_of;
 use study::stats::boots::boots_needed;
+use study_files::definition::{Boot, Guest};
 
 use super::arguments::NamedImage;
 use super::report::{ReportContent, command_line_of};

@@ -16,8 +16,8 @@ mod workloads;
 pub use arguments::SeriesArguments;
 
 use results::kernel_series::{Report, document, mail, screen};
-use study::definition::Boot;
 use study::kernel_series::{Series, Workload};
+use study_files::definition::Boot;
 
 use crate::failure::Failure;
 use crate::kernels::config;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use study::definition::{Definition, Size};
+use study_files::definition::{Definition, Size};
 
 use super::slurm::arguments::Where;
 use super::source;

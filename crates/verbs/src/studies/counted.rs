@@ -6,8 +6,8 @@
 use results::store::{OfStudy, Simulation, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use study::counted::{Case, Counted, Counts, Table};
-use study::definition::Definition;
+use study_files::counted::{Case, Counted, Counts, Table};
+use study_files::definition::Definition;
 
 use crate::failure::{Failure, report};
 use crate::lab::{self, EventCounts};

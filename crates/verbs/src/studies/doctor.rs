@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use results::grid;
 use serde_json::{Value, json};
-use study::definition::{Size, Workload};
+use study_files::definition::{Size, Workload};
 
 use super::arguments::Doctor;
 use super::lacking::{MissingDependency, lacking};

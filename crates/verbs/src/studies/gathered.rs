@@ -4,9 +4,9 @@ use policy::machine::Machine;
 use results::matrix::HostOf;
 use results::store::Store;
 use study::comparison::Comparison;
-use study::definition::variant::row_name;
-use study::definition::{Boot, Definition, Published, Variant};
-use study::matrix::{Filled, Matrix, Row};
+use study_files::definition::variant::row_name;
+use study_files::definition::{Boot, Definition, Published, Variant};
+use study_files::matrix::{Filled, Matrix, Row};
 
 use super::counted::CountedState;
 use super::guest_boots::are_guests;
@@ -37,7 +37,7 @@ pub struct Gathered<'a> {
     /// The results in the form of the original publication, for each host that measured part of it.
     pub forms: Vec<Filled>,
     /// Series over sizes, with their figures.
-    pub series: Vec<study::series::Filled>,
+    pub series: Vec<study_files::series::Filled>,
     /// The same rows with variants as columns in place of policies: one matrix for all workloads with the same
     /// variants.
     pub over_variants: Vec<Matrix>,

@@ -1,8 +1,8 @@
 //! Counts the boots that a study needs and has of each guest.
 
 use study::comparison::Comparison;
-use study::definition::{Boot, Definition};
 use study::stats::boots::boots_needed;
+use study_files::definition::{Boot, Definition};
 
 use crate::kernels::kernel::{self, Kernel};
 

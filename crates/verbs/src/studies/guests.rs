@@ -3,9 +3,9 @@
 use guest::Sysroot;
 use results::store::{OfStudy, Store};
 use study::comparison::Comparison;
-use study::definition::{Definition, Published};
 use study::guest::processor_of;
-use study::matrix::{Matrix, Row, kernels as axis};
+use study_files::definition::{Definition, Published};
+use study_files::matrix::{Matrix, Row, kernels as axis};
 
 use super::guest_boots::{are_guests, boots_of, boots_wanted};
 use super::lowered::{arguments_in_system, compare_arguments};

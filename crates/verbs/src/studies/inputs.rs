@@ -17,7 +17,7 @@ use results::files;
 use results::place::{self, Owner};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use study::definition::{Input, Workload};
+use study_files::definition::{Input, Workload};
 use tracer::User;
 use tracer::signals::{self, Forward};
 

@@ -4,8 +4,8 @@ use model::machine::BUILT_IN;
 use model::policy::ModelPolicy;
 use policy::Policy;
 use policy::similar::nearest;
-use study::definition::{Definition, HOST};
 use study::metric::{Metric, names};
+use study_files::definition::{Definition, HOST};
 
 use super::series;
 use crate::sim::cost;

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use study::definition::{Input, Workload};
+use study_files::definition::{Input, Workload};
 
 use super::inputs;
 

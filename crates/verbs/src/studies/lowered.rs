@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use policy::Policy;
-use study::definition::{Definition, Stopping, Variant, Workload};
+use study_files::definition::{Definition, Stopping, Variant, Workload};
 
 use super::inputs;
 

@@ -2,9 +2,9 @@
 
 use policy::machine::Machine;
 use study::comparison::Comparison;
-use study::definition::variant::row_name;
-use study::definition::{Definition, HOST, Published, Variant};
-use study::matrix::{Matrix, Row};
+use study_files::definition::variant::row_name;
+use study_files::definition::{Definition, HOST, Published, Variant};
+use study_files::matrix::{Matrix, Row};
 
 use super::over_variants;
 use super::plan::HostRow;

@@ -4,8 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use results::store::{OfStudy, Store};
 use study::comparison::Comparison;
-use study::definition::Definition;
 use study::runner::{Gap, Pause};
+use study_files::definition::Definition;
 
 use super::arguments::Run;
 use super::inputs;

@@ -1,7 +1,7 @@
 //! How much of a study's answer is decided, judging by the rows on this host that share its time.
 
-use study::definition::Definition;
-use study::rounds::{StudyProgress, WorkloadProgress, next, questions};
+use study_files::definition::Definition;
+use study_files::rounds::{StudyProgress, WorkloadProgress, next, questions};
 
 use super::measured::matrices;
 use super::plan::{HostRow, Progress, has_rounds, max_time_s};

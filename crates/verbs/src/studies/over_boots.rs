@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use policy::machine::{Execution, Machine};
 use study::comparison::{Comparison, Invocation};
-use study::definition::{Definition, Published, Suite};
-use study::matrix::{Matrix, Row, RowSource, boots as axis};
 use study::metric::Unit;
 use study::stats::boots::{self, MeasuredBoots, MergeError};
+use study_files::definition::{Definition, Published, Suite};
+use study_files::matrix::{Matrix, Row, RowSource, boots as axis};
 
 use super::lowered::is_over_boots;
 use super::plan::HostRow;

@@ -3,8 +3,8 @@
 
 use policy::Policy;
 use study::comparison::Comparison;
-use study::definition::{Definition, Published};
-use study::matrix::{Matrix, Row, boots::row_name};
+use study_files::definition::{Definition, Published};
+use study_files::matrix::{Matrix, Row, boots::row_name};
 
 use super::plan::HostRow;
 

@@ -6,10 +6,10 @@ use host::Host;
 use policy::machine::Machine;
 use results::store::{OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
-use study::definition::{Definition, HOST, Workload};
-use study::matrix::RowSource;
 use study::metric::names;
 use study::runner::Gap;
+use study_files::definition::{Definition, HOST, Workload};
+use study_files::matrix::RowSource;
 
 use super::lacking::check_dependencies;
 use super::lowered::{CompareArguments, compare_arguments, is_over_boots};

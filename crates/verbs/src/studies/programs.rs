@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use study::definition::Workload;
+use study_files::definition::Workload;
 
 use crate::hashed::sha256;
 

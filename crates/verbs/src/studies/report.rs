@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use results::matrix::{self as shown, CountedCosts, Report as Shown, SampleSource};
-use study::definition::Definition;
+use study_files::definition::Definition;
 
 use super::arguments::{Export, Report, Which};
 use super::gathered::gathered;

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use results::matrix::after_round;
 use results::store::Store;
 use study::comparison::{Comparison, Ended};
-use study::definition::Definition;
 use study::plan::min_blocks_to_stop;
-use study::rounds::{SLICE_RATIO, StudyProgress, next};
 use study::runner::Pause;
+use study_files::definition::Definition;
+use study_files::rounds::{SLICE_RATIO, StudyProgress, next};
 
 use super::arguments::Run;
 use super::measuring::{Part, is_wanted, latest, measure, report_failure};

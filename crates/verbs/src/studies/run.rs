@@ -3,7 +3,7 @@
 use host::Host;
 use results::store::Store;
 use study::comparison::Ended;
-use study::definition::Definition;
+use study_files::definition::Definition;
 
 use super::arguments::Run;
 use super::counted::CountedState;

@@ -7,7 +7,7 @@ use host::if_exists;
 use model::toml_file;
 use policy::similar::nearest;
 use results::input;
-use study::definition::{Definition, Size, Wire, WireSuite};
+use study_files::definition::{Definition, Size, Wire, WireSuite};
 
 use super::known;
 use crate::failure::Failure;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use results::grid;
 use serde_json::{Value, json};
-use study::definition::{Definition, HOST, Size};
+use study_files::definition::{Definition, HOST, Size};
 
 use super::arguments::{Run, Status};
 use super::counted::CountedState;

@@ -1,7 +1,7 @@
 //! Forest plots: for one policy on one machine, the change of each workload with its interval, and their mean.
 
-use study::matrix::{Cell, Matrix, Row};
 use study::stats::Effect;
+use study_files::matrix::{Cell, Matrix, Row};
 
 use super::Anchors;
 use crate::figure::{self, Change};

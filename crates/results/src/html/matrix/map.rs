@@ -1,6 +1,6 @@
 //! The matrix of a study as a heat map: workloads as rows, policies as columns.
 
-use study::matrix::{Cell, Matrix, Row, Standing};
+use study_files::matrix::{Cell, Matrix, Row, Standing};
 
 use super::Anchors;
 use crate::figure::Change;

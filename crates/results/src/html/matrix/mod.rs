@@ -7,7 +7,7 @@ mod origin;
 mod trade;
 mod wins;
 
-use study::matrix::Matrix;
+use study_files::matrix::Matrix;
 
 use super::parts::{command, lead, marked, page, section, title, typeset};
 use super::tables::wide;
@@ -29,7 +29,7 @@ enum Anchors {
 
 impl Anchors {
     /// The HTML id of the place that shows how a row was measured.
-    fn of(self, matrix: &Matrix, row: &study::matrix::Row) -> String {
+    fn of(self, matrix: &Matrix, row: &study_files::matrix::Row) -> String {
         let at = matrix.rows.iter().position(|one| std::ptr::eq(one, row)).expect("it is a row of the matrix");
         format!("{}{at}", self.prefix())
     }

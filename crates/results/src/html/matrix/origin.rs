@@ -1,6 +1,6 @@
 //! How each row was measured: its comparison, the commands that reproduce it, the programs that ran, and its limits.
 
-use study::matrix::{Matrix, Row, RowSource};
+use study_files::matrix::{Matrix, Row, RowSource};
 
 use super::Anchors;
 use crate::html::parts::typeset;

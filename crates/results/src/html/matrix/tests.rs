@@ -155,7 +155,7 @@ fn a_browser_shows_the_page_at_every_width() {
 fn a_study_without_figures_has_a_page_too() {
     with_report(|of| {
         let none: Vec<_> = of.matrix.rows.iter().skip(1).cloned().collect();
-        let matrix = study::matrix::Matrix::of(&of.matrix.policies, &of.matrix.baseline, none, &[]);
+        let matrix = study_files::matrix::Matrix::of(&of.matrix.policies, &of.matrix.baseline, none, &[]);
         let html = report(&crate::matrix::Report { matrix: &matrix, ..of.clone() });
         elements(&html);
         assert!(html.contains("No policy can be compared with default yet: no free one."), "{html}");

@@ -1,7 +1,7 @@
 //! Memory against speed: a point per policy, and the front of the policies that no other policy beats in both.
 
-use study::matrix::{CostAndMemory, Matrix, Total};
 use study::stats::Effect;
+use study_files::matrix::{CostAndMemory, Matrix, Total};
 
 use super::Anchors;
 use crate::figure::{self, Change};

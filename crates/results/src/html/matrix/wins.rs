@@ -1,7 +1,7 @@
 //! Win shares: in how many workloads each policy beats all others, ties, or has the best estimate, compared with what
 //! chance would give.
 
-use study::matrix::{Matrix, Total};
+use study_files::matrix::{Matrix, Total};
 
 use super::Anchors;
 use crate::html::parts::{captioned, typeset};

@@ -1,8 +1,8 @@
 //! Counted work in all forms of a report.
 
-use study::counted::Case;
-use study::definition::{Definition, Size, Wire};
-use study::matrix::Matrix;
+use study_files::counted::Case;
+use study_files::definition::{Definition, Size, Wire};
+use study_files::matrix::Matrix;
 
 use super::*;
 use crate::matrix::sample::with_report;

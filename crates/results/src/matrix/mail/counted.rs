@@ -1,7 +1,7 @@
 //! Counted work and series of sizes in a mail.
 
 use policy::size::format_bytes;
-use study::series::Filled;
+use study_files::series::Filled;
 
 use super::super::CountedCosts;
 use super::super::counted::costs_in_words;

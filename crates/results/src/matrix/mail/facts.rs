@@ -6,8 +6,8 @@ use policy::Granularity;
 use policy::machine::{Execution, Machine};
 use policy::size::format_bytes;
 use study::comparison::Comparison;
-use study::definition::Boot;
 use study::guest::{kernel_of, processor_of};
+use study_files::definition::Boot;
 
 use super::super::HostOf;
 use super::layout::fact;

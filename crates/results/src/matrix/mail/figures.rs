@@ -4,10 +4,10 @@
 use policy::cause::{Cause, CauseShare};
 use policy::size::format_bytes;
 use policy::verdict::Holding;
-use study::matrix::{Cell, Row, Standing};
 use study::metric::{Provenance, Unit, names};
 use study::stats::Effect;
 use study::stats::boots::count_of_boots;
+use study_files::matrix::{Cell, Row, Standing};
 
 use super::super::cells::word;
 use super::super::figures;

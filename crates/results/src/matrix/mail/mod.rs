@@ -10,12 +10,12 @@ mod one;
 
 use policy::Policy;
 use study::control::BARE;
-use study::definition::{Measure, Workload};
 use study::guest::NO_STUDY;
-use study::matrix::geometric::MIN_WORKLOADS;
-use study::matrix::{self, Matrix, Row, Standing, Total};
 use study::metric::Provenance;
 use study::stats::Effect;
+use study_files::definition::{Measure, Workload};
+use study_files::matrix::geometric::MIN_WORKLOADS;
+use study_files::matrix::{self, Matrix, Row, Standing, Total};
 
 use super::answer::{answer, claimed, of_rows};
 use super::by_kernel::counts_cleared_bytes;

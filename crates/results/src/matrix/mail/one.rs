@@ -1,8 +1,8 @@
 //! A single stored comparison as a mail.
 
 use study::comparison::Comparison;
-use study::matrix::Row;
 use study::stats::Warning;
+use study_files::matrix::Row;
 
 use super::super::HostOf;
 use super::facts;

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use study::comparison::Comparison;
-use study::definition::{Boot, Guest};
-use study::matrix::{Basis, Standing};
 use study::stats::Effect;
+use study_files::definition::{Boot, Guest};
+use study_files::matrix::{Basis, Standing};
 
 use super::super::sample::{definition, with_large_report, with_report};
 use super::super::*;
@@ -199,11 +199,11 @@ fn effect() -> impl Strategy<Value = Effect> {
 }
 
 /// A cell with a figure, or an empty cell.
-fn cell(metrics: Vec<String>) -> impl Strategy<Value = study::matrix::Cell> {
+fn cell(metrics: Vec<String>) -> impl Strategy<Value = study_files::matrix::Cell> {
     let count = metrics.len();
     let known = (proptest::collection::vec((figure(), figure(), effect(), any::<[bool; 2]>()), count), any::<bool>());
     let known = known.prop_map(move |(figures, is_held)| {
-        let mut cell = study::matrix::Cell::without("", String::new());
+        let mut cell = study_files::matrix::Cell::without("", String::new());
         (cell.is_held, cell.standing) = (is_held, Standing::Undecided);
         cell.basis.holding =
             Some(if is_held { policy::verdict::Holding::Held } else { policy::verdict::Holding::NotHeld });
@@ -218,7 +218,7 @@ fn cell(metrics: Vec<String>) -> impl Strategy<Value = study::matrix::Cell> {
         }
         cell
     });
-    prop_oneof![4 => known, 1 => ".{0,200}".prop_map(|why| study::matrix::Cell::without("", why))]
+    prop_oneof![4 => known, 1 => ".{0,200}".prop_map(|why| study_files::matrix::Cell::without("", why))]
 }
 
 fn row() -> impl Strategy<Value = Row> {

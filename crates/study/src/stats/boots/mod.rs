@@ -61,7 +61,7 @@ pub struct BootArm {
 
 impl Merged {
     /// The measuring error of an arm's change of the primary metric against the baseline.
-    pub(crate) fn error(&self, arm: usize) -> Option<LogError> {
+    pub fn error(&self, arm: usize) -> Option<LogError> {
         LogError::of_strata(&strata(&self.boots, arm, self.design.baseline, &self.design.primary))
     }
 }

@@ -13,9 +13,9 @@ use std::time::Instant;
 use model::machine::Machine;
 use model::policy::ModelPolicy;
 use results::store::{OfStudy, Simulation, Store};
-use study::definition::{Definition, HOST, Workload};
-use study::matrix::{Cell, Row, RowSource};
 use study::metric::{Direction, Provenance};
+use study_files::definition::{Definition, HOST, Workload};
+use study_files::matrix::{Cell, Row, RowSource};
 
 pub use self::outcome::Outcome;
 use self::outcome::{UNSIMULATED, cell, is_modelled, race};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use model::policy::ModelPolicy;
 use results::simulation::{Cost, Missing};
 use serde::{Deserialize, Serialize};
-use study::definition::Definition;
-use study::matrix::wins::Race;
-use study::matrix::{Cell, Standing};
 use study::stats::Effect;
+use study_files::definition::Definition;
+use study_files::matrix::wins::Race;
+use study_files::matrix::{Cell, Standing};
 
 /// The reason for a missing figure if no simulation was tried.
 pub const UNSIMULATED: &str = "not simulated yet";

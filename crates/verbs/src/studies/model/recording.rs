@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use results::files;
 use results::store::Store;
-use study::definition::{Definition, Workload};
+use study_files::definition::{Definition, Workload};
 use tracer::child::die_with_parent;
 
 use super::subject::{Subject, is_machine, recorded};

@@ -8,7 +8,7 @@ use model::machine::Machine;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use study::definition::{Definition, Workload};
+use study_files::definition::{Definition, Workload};
 
 use crate::studies::inputs;
 use crate::studies::programs::{Files, Programs, rebuilt};

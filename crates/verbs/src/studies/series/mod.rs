@@ -4,9 +4,9 @@ mod derived;
 
 use policy::machine::Machine;
 use study::comparison::Comparison;
-use study::definition::Definition;
 use study::metric::Provenance;
-use study::series::{Column, Filled, Series};
+use study_files::definition::Definition;
+use study_files::series::{Column, Filled, Series};
 
 use self::derived::{ALL, Layout, Quantity};
 

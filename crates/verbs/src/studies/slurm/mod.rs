@@ -23,7 +23,7 @@ pub use task::task;
 use results::files;
 use script::{Array, Submission};
 use shards::{Shards, exists, own_directory, working_copy};
-use study::definition::Definition;
+use study_files::definition::Definition;
 use tasks::{State, Task, tasks};
 
 use super::arguments::{Run, Which};

@@ -1,7 +1,7 @@
 //! The states of a study's tasks ([`standings`]): for tasks that wait or run from Slurm, for the others from their
 //! shards.
 
-use study::definition::Definition;
+use study_files::definition::Definition;
 
 use super::sbatch::{self, Queued};
 use super::shards::{Shards, exists, unfinished_rows};

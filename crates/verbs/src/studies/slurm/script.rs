@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use study::definition::{Definition, Slurm};
+use study_files::definition::{Definition, Slurm};
 
 use super::tasks::Task;
 use crate::failure::Failure;

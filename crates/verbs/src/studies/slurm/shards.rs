@@ -14,7 +14,7 @@ use host::if_exists;
 use results::files;
 use results::store::Store;
 use serde_json::Value;
-use study::definition::Definition;
+use study_files::definition::Definition;
 
 use crate::failure::Failure;
 use crate::output::{self, store_path};

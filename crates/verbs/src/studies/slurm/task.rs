@@ -4,7 +4,7 @@ use std::path::Path;
 
 use results::files;
 use results::store::Store;
-use study::definition::Definition;
+use study_files::definition::Definition;
 
 use super::shards::{Shards, exists, own_directory, working_copy};
 use super::tasks::tasks;

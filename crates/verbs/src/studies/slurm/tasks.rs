@@ -3,7 +3,7 @@
 
 use results::store::Store;
 use study::comparison::{Comparison, Ended};
-use study::definition::{Definition, HOST, Workload};
+use study_files::definition::{Definition, HOST, Workload};
 
 use crate::compare::resumed::time_s;
 use crate::failure::Failure;

@@ -1,0 +1,120 @@
+//! Computes each policy's share of the best policy's mean gain over the same workloads.
+
+use super::row::{Cell, Row, Standing};
+use super::total::{Mean, Total, TotalShare};
+use study::comparison::Design;
+use study::metric::Direction;
+use study::stats::LogError;
+
+/// Adds the shares of the largest gain to the totals of a machine. If no policy is shown to gain, no policy has a share.
+pub(super) fn add(totals: &mut [Total], rows: &[&Row]) {
+    let gains = |total: &&Total| total.standing == Standing::Better && total.mean.is_some_and(|mean| mean.ratio < 1.0);
+    let ratio = |total: &Total| total.mean.map_or(1.0, |mean| mean.ratio);
+    let Some(best) = totals.iter().filter(gains).min_by(|one, other| ratio(one).total_cmp(&ratio(other))).cloned()
+    else {
+        return;
+    };
+    for total in totals.iter_mut().filter(|total| total.policy != best.policy) {
+        let is_open = matches!(total.standing, Standing::Better | Standing::Equivalent | Standing::Undecided);
+        let means = total.mean.zip(best.mean).filter(|_| is_open);
+        total.gain_share = means.and_then(|means| share(means, (&total.policy, &best.policy), rows));
+    }
+}
+
+/// The share by Fieller's theorem, from the measuring errors, stratified by workload. `None` if the interval is unbounded, if a
+/// workload has too few blocks with both policies. A mean of too few workloads is no gain, and the comparison of a single workload
+/// has the share.
+fn share((part, whole): (Mean, Mean), (policy, best): (&str, &str), rows: &[&Row]) -> Option<TotalShare> {
+    let pairs: Vec<Vec<(f64, f64)>> = rows.iter().filter_map(|row| pairs(row, policy, best)).collect();
+    let count = pairs.len() as u32;
+    if count < 2 || [part.of, whole.of] != [count; 2] || pairs.iter().any(|pairs| pairs.len() < 2) {
+        return None;
+    }
+    let error = |of: &dyn Fn(&(f64, f64)) -> f64| {
+        let of_row = |pairs: &Vec<(f64, f64)>| LogError::of_sample(&pairs.iter().map(of).collect::<Vec<_>>());
+        LogError::of_mean(&pairs.iter().map(of_row).collect::<Option<Vec<_>>>()?)
+    };
+    // A gain is one minus a ratio, so its error is that of the logarithm, times the ratio.
+    let (of_part, of_whole) = (error(&|pair| part.ratio * pair.0)?, error(&|pair| whole.ratio * pair.1)?);
+    let of_both = error(&|pair| part.ratio * pair.0 + whole.ratio * pair.1)?;
+    let covariance = (of_both.variance - of_part.variance - of_whole.variance) / 2.0;
+    let quantile = of_both.quantile(Design::CONFIDENCE);
+    let (part, whole) = (1.0 - part.ratio, 1.0 - whole.ratio);
+    // The shares s with (part - s * whole)^2 <= quantile^2 * variance(part - s * whole).
+    let square = whole.powi(2) - quantile.powi(2) * of_whole.variance;
+    let linear = part * whole - quantile.powi(2) * covariance;
+    let constant = part.powi(2) - quantile.powi(2) * of_part.variance;
+    let root = (linear.powi(2) - square * constant).max(0.0).sqrt();
+    let (low, high) = ((linear - root) / square, (linear + root) / square);
+    (square > 0.0).then(|| TotalShare { of: best.to_owned(), ratio: part / whole, low, high })
+}
+
+/// The logarithms of the costs of both policies, for each block that has both; `None` if one of the policies makes no claim.
+fn pairs(row: &Row, policy: &str, best: &str) -> Option<Vec<(f64, f64)>> {
+    let cell = |policy: &str| row.cells.iter().find(|cell| cell.policy == policy).filter(|cell| cell.has_claim());
+    let sign = if row.direction == Direction::Higher { -1.0 } else { 1.0 };
+    let logs = |cell: &Cell| cell.log_ratios.iter().map(|log| log.map(|log| sign * log)).collect::<Vec<_>>();
+    let (part, whole) = (logs(cell(policy)?), logs(cell(best)?));
+    Some(part.into_iter().zip(whole).filter_map(|(part, whole)| part.zip(whole)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::Random;
+
+    use super::*;
+    use crate::matrix::Matrix;
+    use study::stats::Effect;
+
+    /// A row of twelve blocks in which `mthp-64k` and `thp` have these mean logarithms.
+    fn row(random: &mut Random, name: &str, means: (f64, f64), spread: f64) -> Row {
+        let policies = ["base", "mthp-64k", "thp"].map(str::to_owned);
+        let mut row = Row::without(name, "m", &policies, "nothing");
+        row.cells[0].standing = Standing::Baseline;
+        let baseline: Vec<f64> = (0..12).map(|_| random.normal()).collect();
+        for (at, mean) in [(1, means.0), (2, means.1)] {
+            let logs: Vec<f64> = baseline.iter().map(|base| mean + spread * (random.normal() - base)).collect();
+            let ratio = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+            let effect = Effect { blocks: 12, ratio, low: Some(ratio), high: Some(ratio), p_adjusted: Some(0.001) };
+            row.cells[at].effects.insert(row.metric.clone(), effect);
+            row.cells[at].standing = Standing::Undecided;
+            row.cells[at].error = LogError::of_sample(&logs);
+            row.cells[at].log_ratios = logs.into_iter().map(Some).collect();
+        }
+        row
+    }
+
+    fn share_of(rows: Vec<Row>) -> Option<TotalShare> {
+        let policies = ["base", "mthp-64k", "thp"].map(str::to_owned);
+        let matrix = Matrix::of(&policies, "base", rows, &[]);
+        matrix.totals.into_iter().find(|total| total.policy == "mthp-64k").unwrap().gain_share
+    }
+
+    #[test]
+    fn the_interval_holds_the_true_share_at_its_confidence() {
+        let mut random = Random::new();
+        let (part, whole) = ((1.0f64 - 0.06).ln(), (1.0f64 - 0.1).ln());
+        let mut missed = 0;
+        for _ in 0..1000 {
+            let rows = (0..6).map(|at| row(&mut random, &at.to_string(), (part, whole), 0.03)).collect();
+            let share = share_of(rows).unwrap();
+            assert!(share.of == "thp" && share.low <= share.ratio && share.ratio <= share.high, "{share:?}");
+            missed += u32::from(!(share.low..=share.high).contains(&0.6));
+        }
+        // 50 misses are expected; 90 are nearly six standard deviations more.
+        assert!(missed <= 90, "{missed}");
+    }
+
+    #[test]
+    fn without_a_gain_or_with_other_workloads_there_is_no_share() {
+        let mut random = Random::new();
+        let mut rows: Vec<Row> = (0..6).map(|at| row(&mut random, &at.to_string(), (0.06, 0.1), 0.01)).collect();
+        assert_eq!(share_of(rows.clone()), None);
+        rows = (0..6).map(|at| row(&mut random, &at.to_string(), (-0.06, -0.1), 0.01)).collect();
+        assert!(share_of(rows.clone()).is_some());
+        assert_eq!(share_of(rows[..5].to_vec()), None, "no gain is shown over five workloads");
+        assert_eq!(share_of(rows[..1].to_vec()), None, "the comparison has it");
+        rows[0].cells[1].standing = Standing::WithinTracerCost;
+        assert_eq!(share_of(rows), None, "the means are over other workloads");
+    }
+}
