@@ -1,12 +1,19 @@
 //! Runs the commands of tasks ([`succeed`]), and reads the date and the commit from their output.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs a command and waits for it. A command that fails is an error.
 pub fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(status.to_string()) }
+}
+
+/// Whether a program is in PATH or in the administrator's directories.
+pub fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let administrator = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(administrator).any(|directory| directory.join(program).is_file())
 }
 
 /// The commit in the output of `pagelab --version`: `pagelab 0.1.0 (d63f1c75481f)`.

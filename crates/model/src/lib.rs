@@ -15,6 +15,7 @@ mod accounting;
 pub mod address;
 mod call;
 pub mod chase;
+pub mod costs;
 mod kernel;
 mod layout;
 pub mod machine;

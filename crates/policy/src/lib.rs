@@ -26,6 +26,7 @@ pub mod hugetlb;
 pub mod inspect;
 pub mod intent;
 pub mod judge;
+mod kind;
 pub mod machine;
 pub mod mechanism;
 mod policy_error;

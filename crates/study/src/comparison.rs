@@ -7,7 +7,7 @@ pub use crate::contention::Contention;
 pub use crate::fragmented::Fragmented;
 use crate::metric::Metric;
 pub use crate::own_session::OwnSession;
-use crate::stats::result::Analysis;
+use crate::result::Analysis;
 use crate::trial::{Arm, TrialRecord};
 use policy::Admission;
 use policy::machine::Machine;

@@ -41,6 +41,7 @@ pub mod memory_limit;
 pub mod metric;
 mod own_session;
 pub mod plan;
+mod result;
 mod role;
 pub mod runner;
 pub mod shares;

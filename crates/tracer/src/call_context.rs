@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use policy::cause::Cause;
 
-use super::hugetlb::GroupLimits;
+use super::group_limits::GroupLimits;
 use super::own_filter::OwnFilter;
 use super::pace::OwedStops;
 use super::paused::{PauseError, Paused};

@@ -142,7 +142,7 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
         libc::SYS_brk,
     ];
     watches.extend(ranges.map(|number| Watch::new(number, [])));
-    watches.extend(super::hugetlb::watches());
+    watches.extend(super::hugetlb_calls::watches());
     watches
 }
 

@@ -12,7 +12,7 @@ use policy::size::PageSize;
 
 use super::call_context::CallContext;
 use super::content;
-use super::hugetlb::{MSEAL, SET_MEMPOLICY_HOME_NODE};
+use super::hugetlb_calls::{MSEAL, SET_MEMPOLICY_HOME_NODE};
 use super::paused::{PauseError, Paused};
 use super::permission::if_permitted;
 use super::ptrace;

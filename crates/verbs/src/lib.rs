@@ -15,6 +15,7 @@ mod exec;
 mod executed;
 mod failure;
 mod generate;
+mod guest_arguments;
 mod hashed;
 mod hints;
 mod inspect;

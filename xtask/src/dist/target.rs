@@ -1,6 +1,6 @@
 //! The architectures for which packages are built ([`Target`]).
 
-use crate::test::packages::is_in_path;
+use crate::command::is_in_path;
 
 #[derive(Debug, PartialEq)]
 pub struct Target {

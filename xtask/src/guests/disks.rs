@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::command::is_in_path;
 use crate::command::succeed;
-use crate::test::packages::is_in_path;
 
 /// The file systems, in the order of the disks, each with the program that makes it and the package of that program.
 const FILE_SYSTEMS: [(&str, &str, &str); 3] =

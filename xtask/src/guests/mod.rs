@@ -32,8 +32,8 @@ use machine::Board;
 use stage::Stage;
 
 use crate::cache::cache;
+use crate::command::is_in_path;
 use crate::dist::{self, Compiler, Target};
-use crate::test::packages::is_in_path;
 
 const USAGE: &str =
     "usage: cargo xtask guests [NAME]... [--again] [--fetch] [--small] [--only CHECK] [--limit MINUTES] [--program FILE]

@@ -9,8 +9,8 @@ use super::initrd::Programs;
 use super::programs::PROGRAMS;
 use super::stage::{BootOutput, Stage};
 use super::transcript::{CheckOutput, CommandOutput};
+use crate::command::is_in_path;
 use crate::dist::Target;
-use crate::test::packages::is_in_path;
 
 /// Appends to the output of the guest the simulation of each program, or why there is none.
 pub fn simulate(root: &Path, target: &Target, programs: &Programs, outputs: &mut [(Stage, BootOutput)]) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::test::packages::is_in_path;
+use crate::command::is_in_path;
 
 /// The file name of the trace, by which the study refers to it.
 pub const TRACE: &str = "redis.trace";

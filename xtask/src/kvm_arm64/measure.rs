@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::counts::Counts;
 use crate::cache::cache;
 use crate::command;
+use crate::command::is_in_path;
 use crate::dist::{self, Compiler, Target};
 use crate::guests::initrd::{self, Programs};
 use crate::guests::machine::{self, Board, Boot, End};
 use crate::guests::transcript::{self, CheckOutput};
 use crate::linux::Granule;
-use crate::test::packages::is_in_path;
 
 /// The script that runs in a guest.
 const SCRIPT: &str = include_str!("split.sh");

@@ -12,8 +12,8 @@ use build::Order;
 use serde::{Deserialize, Serialize};
 use source::Source;
 
+use crate::command::is_in_path;
 use crate::dist::Target;
-use crate::test::packages::is_in_path;
 
 /// The Debian release whose source is used: the stable one, so that the patches continue to apply.
 pub const RELEASE: &str = "trixie";

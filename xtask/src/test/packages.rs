@@ -1,9 +1,10 @@
 //! The Debian packages that the tests use, and their installation.
 
+use crate::command::is_in_path;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// A package, and how to detect that it is installed.
@@ -109,13 +110,6 @@ fn is_there(package: &Package) -> bool {
         return Path::new(package.marker).exists();
     }
     is_in_path(package.marker)
-}
-
-/// Whether a program is in PATH or in the administrator's directories.
-pub fn is_in_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let administrator = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(administrator).any(|directory| directory.join(program).is_file())
 }
 
 fn is_debian_root() -> bool {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::test::packages::is_in_path;
+use crate::command::is_in_path;
 
 /// The other programs that the table needs, each with its package.
 const PROGRAMS: [(&str, &str); 7] = [

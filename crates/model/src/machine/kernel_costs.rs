@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::space::Costs;
+use crate::costs::Costs;
 
 /// The bytes to which [`KernelCosts::copy_4k_cycles`] refers.
 const COPIED_BYTES: u64 = 4096;

@@ -8,9 +8,10 @@ use trace::PAGE_SHIFT;
 use super::core::{Counts, add};
 use super::slot::LANES;
 use super::state::Simulation;
+use crate::costs::Costs;
 use crate::machine::{KernelCosts, KernelCycles};
 use crate::policy::ModelPolicy;
-use crate::space::{Costs, LeftOut};
+use crate::space::LeftOut;
 use crate::walk::Walks;
 
 /// The misses of a TLB level.

@@ -2,6 +2,7 @@
 
 use super::tests::{M2, START, event, mmap, space, write_all, written};
 use super::*;
+use crate::costs::Costs;
 use trace::Call;
 
 const K64: u64 = 64 << 10;

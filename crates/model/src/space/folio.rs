@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::buddy::Buddy;
-use super::cost::Costs;
 use super::folio_pages::{Page, Pages};
 use super::swap_cache::CacheKey;
 use crate::address::Pa;
+use crate::costs::Costs;
 
 /// Block size in bytes of the proposal of 2016 (`contig-64k`): a fault reserves a block, of which one page is mapped first.
 pub(super) const CONTIG_BYTES: u64 = 64 << 10;

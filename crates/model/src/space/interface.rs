@@ -5,11 +5,11 @@ use ::policy::verdict::Verdict;
 use paging::{Census, Error};
 use trace::Event;
 
-use super::cost::Costs;
 use super::error::SpaceError;
 use super::leaf::{LEVELS, Leaf, Path};
 use super::observations::LeftOut;
 use crate::address::Pa;
+use crate::costs::Costs;
 use crate::kernel::Kernel;
 
 /// The address spaces of all processes, one of which is running, independent of the table format.

@@ -1,10 +1,10 @@
 //! Physical memory: the allocator, the allocated folios, and the page cache.
 
 use super::buddy::{Buddy, Physical};
-use super::cost::Costs;
 use super::folio::Folios;
 use super::physical_layout::{FILES_BYTES, FILES_PA, is_memory};
 use crate::address::Pa;
+use crate::costs::Costs;
 
 /// The memory of a machine.
 pub(super) struct Memory {

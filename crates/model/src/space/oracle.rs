@@ -1,5 +1,6 @@
 //! Compares demand paging with a naive oracle: a map with one entry per page.
 
+use crate::costs::Costs;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tests::{event, space};

@@ -8,7 +8,6 @@ use paging::{Attributes, Census, Error, Format, InputAddress, Mapping, Sizes};
 use trace::Event;
 
 use super::buddy::Physical;
-use super::cost::Costs;
 use super::error::SpaceError;
 use super::interface::Space;
 use super::leaf::{LEVELS, Leaf, Path};
@@ -24,6 +23,7 @@ use super::vma::{Advice, AtFork, Backing, Locked, Vma};
 use crate::accounting::Accounting;
 use crate::address::Pa;
 use crate::call::{PROT_EXEC, PROT_READ, PROT_WRITE};
+use crate::costs::Costs;
 use crate::kernel::Kernel;
 use crate::policy::{MappingUnit, Plan};
 

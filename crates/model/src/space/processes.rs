@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use paging::{Census, Error, Format, InputAddress};
 
-use super::cost::Costs;
 use super::process::{LeafRules, Process};
 use super::vma::AtFork;
+use crate::costs::Costs;
 
 pub(super) struct Processes<F: Format> {
     pub(super) running: Process<F>,

@@ -1,6 +1,6 @@
 //! khugepaged's clock: the position and the time of its next scan.
 
-use super::cost::Costs;
+use crate::costs::Costs;
 use crate::kernel::Kernel;
 
 /// The minimum sleep, which is one millisecond, the unit of `scan_sleep_millisecs`.

@@ -2,10 +2,10 @@
 
 use paging::{Attributes, Error, Format, FreeRequest, InputAddress, Mapping};
 
-use super::cost::Costs;
 use super::part::Part;
 use super::physical_layout::{is_file, is_memory};
 use super::process::{EdgeSplit, Process};
+use crate::costs::Costs;
 
 impl<F: Format> Process<F> {
     pub(super) fn map(&mut self, mapping: &Mapping, costs: &mut Costs) -> Result<(), Error> {

@@ -10,7 +10,6 @@ use super::context::Context;
 use super::files;
 use super::found_causes::FoundCauses;
 use super::history::{AnonymousPages, History};
-use super::kind::Kind;
 use super::process::ThpMode;
 use super::region::Explained;
 use super::region_memory::{BelowTarget, RegionBounds, RegionMemory};
@@ -22,6 +21,7 @@ use crate::census::{Advice, Backing, Folio, Mapping, VmaKind};
 use crate::cut::{Cut, CutBy};
 use crate::file_folios::lacks_pmd_folios;
 use crate::judge::{Eligibility, Rules, Shape, ShapeSum, THP, certain_cause};
+use crate::kind::Kind;
 use crate::remedy::{DecidingFiles, Memory};
 use crate::size::PageSize;
 

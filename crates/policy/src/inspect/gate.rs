@@ -1,9 +1,9 @@
 //! The memory of inspected processes, judged by a requirement.
 
 use super::Inspection;
-use super::kind::Kind;
 use super::recognise::GUEST_BYTES;
 use super::region::Region;
+use crate::kind::Kind;
 use crate::requirement::{Figure, RequirementCheck, Scope};
 
 impl RequirementCheck {

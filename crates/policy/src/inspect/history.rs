@@ -7,10 +7,10 @@
 
 use super::cause_evidence::counted;
 use super::context::Context;
-use super::kind::Kind;
 use super::supply::{Fallbacks, Since};
 use crate::cause::Cause;
 use crate::judge::THP;
+use crate::kind::Kind;
 use crate::size::{PageSize, format_bytes};
 
 /// Facts about the past of a mapping's memory.

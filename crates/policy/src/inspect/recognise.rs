@@ -1,9 +1,9 @@
 //! [`recognise`]: the kind of a region, by names, files, addresses and shapes.
 
 use super::group::{GLIBC_ARENA_BYTES, RESERVE_BYTES};
-use super::kind::{Allocator, FilePart, Kind};
 use super::vma::VmaFacts;
 use crate::census::VmaKind;
+use crate::kind::{Allocator, FilePart, Kind};
 
 /// Facts about the process that help to recognise a region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

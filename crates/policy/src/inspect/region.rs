@@ -1,10 +1,10 @@
 //! [`Region`]: one region of a process, how it is mapped, and why its pages are not larger.
 
-use super::kind::Kind;
 use super::region_memory::{Benefit, TlbRuns, Window};
 use crate::cause::Cause;
 use crate::census::{Backing, Census};
 use crate::cut::Cut;
+use crate::kind::Kind;
 use crate::remedy::Remedy;
 use crate::size::PageSize;
 

@@ -1,7 +1,7 @@
 //! Checks the answers of trials: every arm must give the baseline's answer, within the time limit.
 
-use super::result::Outcome;
 use crate::comparison::Design;
+use crate::result::Outcome;
 use crate::trial::{Answer, Stated, TrialRecord};
 
 /// How an arm's answer deviates from the expected one.

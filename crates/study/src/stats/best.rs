@@ -8,10 +8,10 @@
 
 use super::blocks::Blocks;
 use super::outcome;
-use super::result::{ArmAnalysis, Effect, Outcome};
 use super::signed_rank::SignedRank;
 use super::tracer_cost::{self, StandIns};
 use crate::comparison::Design;
+use crate::result::{ArmAnalysis, Effect, Outcome};
 
 /// Marks the candidates that no rival beats, and records with which rivals they are tied.
 pub(crate) fn mark(

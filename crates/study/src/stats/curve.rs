@@ -16,10 +16,10 @@ use super::blocks::Blocks;
 use super::gain_share;
 use super::median::median;
 use super::normal_quantile;
-use super::result::{ArmAnalysis, Curve, CurvePoint, Enough, LinePoint, Share};
 use super::signed_rank::{Centre, SignedRank};
 use crate::comparison::Design;
 use crate::metric::{Direction, names};
+use crate::result::{ArmAnalysis, Curve, CurvePoint, Enough, LinePoint, Share};
 use crate::trial::TrialRecord;
 
 /// Standard deviation of the line's error, as a ratio of the baseline's value.

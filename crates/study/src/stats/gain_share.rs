@@ -1,9 +1,9 @@
 //! Computes what share of the best arm's gain each other arm brings, with its interval.
 
 use super::blocks::Blocks;
-use super::result::{ArmAnalysis, GainShare, Outcome};
 use super::signed_rank::SignedRank;
 use crate::comparison::Design;
+use crate::result::{ArmAnalysis, GainShare, Outcome};
 
 /// Records each arm's share of the largest gain, which is the gain of the best arm that gains most. Without a best arm no gain is
 /// shown, so no arm has a share.

@@ -2,8 +2,8 @@
 
 use super::outcome::half_width;
 use super::rank_sum::Stratum;
-use super::result::Effect;
 use super::student;
+use crate::result::Effect;
 
 /// The measuring error of the logarithm of a ratio, as a variance with its degrees of freedom.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -20,7 +20,6 @@ mod paired;
 mod parts;
 mod rank_sum;
 mod remedies;
-pub(crate) mod result;
 mod signed_rank;
 pub(crate) mod student;
 mod tracer_cost;
@@ -28,6 +27,10 @@ mod trend;
 mod unpaired;
 mod warnings;
 
+pub use crate::result::{
+    Analysis, ArmAnalysis, Curve, CurvePoint, Effect, Enough, GainShare, LinePoint, Outcome, Parts, Share, TracerCost,
+    Warning,
+};
 pub use analysis::analyse;
 pub use answers::{accepted, too_slow};
 pub use blocks::{counted_trials, log_ratios};
@@ -38,10 +41,6 @@ pub use median::median;
 pub use next_block::unsettled;
 pub use normal::quantile as normal_quantile;
 pub use paired::{PairedRatio, paired_ratio};
-pub use result::{
-    Analysis, ArmAnalysis, Curve, CurvePoint, Effect, Enough, GainShare, LinePoint, Outcome, Parts, Share, TracerCost,
-    Warning,
-};
 pub use student::quantile as student_quantile;
 pub use trend::Trend;
 pub use unpaired::unpaired_ratio;

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use super::analysis::analyse;
 use super::outcome::{half_width, is_precise};
-use super::result::{Analysis, Effect, Outcome};
 use crate::comparison::Design;
 use crate::plan;
+use crate::result::{Analysis, Effect, Outcome};
 use crate::role::Role;
 use crate::trial::TrialRecord;
 use policy::Admission;

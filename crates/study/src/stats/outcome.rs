@@ -1,9 +1,9 @@
 //! Derives the outcome from an effect.
 
 use super::normal;
-use super::result::{Effect, Outcome};
 use crate::comparison::Design;
 use crate::metric::Direction;
+use crate::result::{Effect, Outcome};
 
 /// How an arm compares with the baseline.
 ///

@@ -10,10 +10,10 @@
 
 use super::blocks::Blocks;
 use super::median::median;
-use super::result::{ArmAnalysis, Parts, Share};
 use super::signed_rank::{Centre, SignedRank};
 use crate::comparison::Design;
 use crate::metric::names;
+use crate::result::{ArmAnalysis, Parts, Share};
 
 /// Records the parts of every arm that has an arm of [`crate::role::Role::Frames`], measured or not.
 pub(crate) fn mark(design: &Design, blocks: &Blocks<'_>, arms: &mut [ArmAnalysis], signed_rank: &mut SignedRank) {

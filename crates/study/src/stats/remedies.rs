@@ -1,6 +1,6 @@
 //! Descriptions of warnings, and their remedies.
 
-use super::result::Warning;
+use crate::result::Warning;
 use crate::trial::Arm;
 use policy::size::format_bytes;
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::distribution::Distribution;
 use super::median::median;
+use crate::result::Effect;
 
 /// Maximum number of differences for the exact distribution. For more differences, the distribution is the normal approximation
 /// with continuity correction, whose error is then less than a thousandth of the Walsh averages.
@@ -22,6 +23,19 @@ pub(crate) struct Centre {
     pub interval: Option<(f64, f64)>,
     /// Two-sided p value for a centre at 0. Differences of 0 count as evidence for a centre at 0.
     pub p: f64,
+}
+
+impl Effect {
+    /// The effect for the centre of the log ratios of `blocks` blocks, without a p value.
+    pub(super) fn of(blocks: usize, centre: &Centre) -> Effect {
+        Effect {
+            blocks: blocks as u32,
+            ratio: centre.estimate.exp(),
+            low: centre.interval.map(|(low, _)| low.exp()),
+            high: centre.interval.map(|(_, high)| high.exp()),
+            p_adjusted: None,
+        }
+    }
 }
 
 /// Distributions of the statistic by sample size, cached because every metric and arm uses the same ones.

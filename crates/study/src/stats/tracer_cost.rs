@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use super::blocks::Blocks;
 use super::median::median;
 use super::outcome;
-use super::result::{Effect, TracerCost};
 use super::signed_rank::SignedRank;
 use crate::comparison::Design;
 use crate::metric::{Metric, names};
+use crate::result::{Effect, TracerCost};
 
 /// Finds the stand-in of each arm.
 pub(crate) struct StandIns<'a> {

@@ -3,10 +3,10 @@
 use super::blocks::Blocks;
 use super::holding::holding;
 use super::median::median;
-use super::result::{ArmAnalysis, Outcome, Warning};
 use super::trend::Trend;
 use crate::comparison::Design;
 use crate::metric::names;
+use crate::result::{ArmAnalysis, Outcome, Warning};
 use crate::trial::TrialRecord;
 use policy::machine::State;
 use policy::verdict::Holding;

@@ -15,7 +15,7 @@ use super::khugepaged::Khugepaged;
 use super::pattern::{MetricPattern, with_one_group};
 use super::variant_word::{VariantWord, parse_fragmented_of, parse_named};
 use super::window_order::Order;
-use crate::kernels::arguments::Guests;
+use crate::guest_arguments::Guests;
 use crate::publish::Forms;
 use crate::waiting::DEFAULT_MAX_TIME;
 use crate::words::{

@@ -7,8 +7,8 @@ use policy::size::{format_bytes, parse_bytes};
 use study::guest::{image_word, kernel_word, system_word};
 use study_files::definition::{Boot, Guest};
 
-use super::arguments::Guests;
 use crate::failure::Failure;
+use crate::guest_arguments::Guests;
 use crate::hashed::sha256;
 
 /// The default memory of a guest.

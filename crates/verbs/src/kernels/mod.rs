@@ -8,7 +8,6 @@
 //! ─► kernels x policies, over boots ─► table, mail, document, page    report; study: matrix::kernels
 //! ```
 
-pub mod arguments;
 pub mod config;
 mod emulator;
 pub mod job;

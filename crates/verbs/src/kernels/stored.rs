@@ -6,10 +6,10 @@ use study::guest::kernel_of;
 use study::stats::boots::boots_needed;
 use study_files::definition::{Boot, Guest};
 
-use super::arguments::NamedImage;
 use super::report::{ReportContent, command_line_of};
 use crate::compare::in_study;
 use crate::failure::Failure;
+use crate::guest_arguments::NamedImage;
 use crate::publish::Forms;
 
 /// The report of boots that measured one command under the same policies.

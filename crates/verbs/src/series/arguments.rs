@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::workloads::Builtin;
-use crate::kernels::arguments::{Guests, NamedImage, parse_kernel};
+use crate::guest_arguments::{Guests, NamedImage, parse_kernel};
 use crate::words::{parse_duration, parse_size};
 
 /// Arguments of `pagelab series`.

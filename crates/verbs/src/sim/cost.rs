@@ -1,8 +1,8 @@
 //! Converts the costs of simulations to the plain data that reports show.
 
+use model::costs::Costs;
 use model::machine::{KernelCycles, Machine};
 use model::simulation::Outcome;
-use model::space::Costs;
 use policy::size::format_bytes;
 use results::answer::{Answer, RunTime, answers};
 use results::simulation as shown;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::command::is_in_path;
 use crate::debian::Mirrors;
-use crate::test::packages::is_in_path;
 
 /// Packages that the checks use, and that many installations have but not all.
 const EXTRA_PACKAGES: &str = "--include=man-db,bash-completion,ca-certificates";

@@ -74,18 +74,33 @@ impl Source {
         Graph::new(files, self.arrows.keys().cloned())
     }
 
+    /// The part of the crate that a file belongs to: the file or directory below `src`.
+    fn part<'a>(&self, path: &'a str) -> &'a str {
+        let first = self.short(path).split('/').next().unwrap_or_default();
+        first.strip_suffix(".rs").unwrap_or(first)
+    }
+
+    /// The parts of the crate, each directory with everything in it. The root file is a node only if it uses others or is used.
+    fn parts(&self) -> Graph {
+        let part = |path: &String| self.part(path).to_owned();
+        let is_root = |part: &String| ["lib", "main"].contains(&part.as_str());
+        let all = self.modules().map(|module| part(&module.file)).filter(|part| !is_root(part));
+        Graph::new(all, self.arrows.keys().map(|(from, to)| (part(from), part(to))))
+    }
+
     /// A path relative to `src`, for messages.
     fn short<'a>(&self, path: &'a str) -> &'a str {
         let below = path.strip_prefix(self.directory.as_str()).unwrap_or(path);
         below.strip_prefix("/src/").unwrap_or(below)
     }
 
-    /// Every arrow of a cycle, with the names for which it exists.
-    fn describe(&self, cycle: &[String]) -> String {
+    /// Every arrow between the `nodes` of a cycle, with the names for which it exists; `node` gives the node of a file.
+    fn describe<'a>(&'a self, nodes: &str, cycle: &[String], node: impl Fn(&'a str) -> &'a str) -> String {
         let mut lines =
-            format!("{} files use each other in a cycle; remove arrows until there is no cycle:", cycle.len());
-        let within = |file: &String| cycle.contains(file);
-        for ((from, to), names) in self.arrows.iter().filter(|((from, to), _)| within(from) && within(to)) {
+            format!("{} {nodes} use each other in a cycle; remove arrows until there is no cycle:", cycle.len());
+        let within = |file: &'a String| cycle.iter().any(|known| known == node(file));
+        let is_of_cycle = |from: &'a String, to: &'a String| node(from) != node(to) && within(from) && within(to);
+        for ((from, to), names) in self.arrows.iter().filter(|((from, to), _)| is_of_cycle(from, to)) {
             let line = names.values().min().copied().unwrap_or_default();
             let mut shown: Vec<&str> = names.keys().take(NAMES_SHOWN).map(String::as_str).collect();
             if names.len() > NAMES_SHOWN {
@@ -102,14 +117,18 @@ pub fn read(workspace: &Workspace, tree: &Tree) -> Vec<Source> {
     workspace.members.iter().map(|member| Source::read(tree, member)).collect()
 }
 
-/// Findings about cycles between files.
+/// Findings about cycles between files, and between the files and directories at the top of a crate.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
         findings.extend(source.roots.iter().flat_map(|root| root.problems.iter().cloned()));
-        for cycle in source.graph().cycles() {
-            findings.push(Finding::new(&source.directory, 0, source.describe(&cycle)));
-        }
+        let of_files = source.graph().cycles();
+        let of_parts = source.parts().cycles();
+        let files = of_files.iter().map(|cycle| source.describe("files", cycle, |file| file));
+        let parts = of_parts.iter().map(|cycle| source.describe("parts", cycle, |file| source.part(file)));
+        // A cycle of files is often one of parts too.
+        let found: Vec<String> = if of_files.is_empty() { parts.collect() } else { files.collect() };
+        findings.extend(found.into_iter().map(|found| Finding::new(&source.directory, 0, found)));
     }
     findings
 }
@@ -161,6 +180,20 @@ mod tests {
         ]);
         let expected = "c: 2 files use each other in a cycle; remove arrows until there is no cycle:\n    \
                         a.rs:1 ─► b.rs  S, crate::b::S, super::b::S\n    b.rs:3 ─► a.rs  crate::a::g";
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn folders_that_use_each_other_are_a_cycle() {
+        let found = found(&[
+            ("c/src/lib.rs", "mod a;\nmod b;"),
+            ("c/src/a/mod.rs", "mod one;\npub mod two;"),
+            ("c/src/a/one.rs", "use crate::b::S;"),
+            ("c/src/a/two.rs", "pub struct T;"),
+            ("c/src/b.rs", "pub struct S;\nfn f(_: crate::a::two::T) {}"),
+        ]);
+        let expected = "c: 2 parts use each other in a cycle; remove arrows until there is no cycle:\n    \
+                        a/one.rs:1 ─► b.rs  crate::b::S\n    b.rs:2 ─► a/two.rs  crate::a::two::T";
         assert_eq!(found, [expected]);
     }
 

@@ -47,7 +47,7 @@ fn replaced(document: &str, picture: &str) -> Option<String> {
 fn draw(workspace: &Workspace, sources: &[Source]) -> String {
     let mut picture = section("the crates", &crates(workspace));
     for source in sources {
-        let parts = parts(source);
+        let parts = source.parts();
         if !parts.reduced().values().all(Vec::is_empty) {
             picture += &section(&format!("`{}`", source.package), &parts);
         }
@@ -63,18 +63,6 @@ fn crates(workspace: &Workspace) -> Graph {
         of_program.map(|dependency| (member.name.clone(), dependency.package.clone()))
     });
     Graph::new(names().cloned(), uses.filter(|(_, to)| names().any(|name| name == to)))
-}
-
-/// The nodes of a crate: its files, and its directories, each with everything in it. The root file is a node only if it uses
-/// others or is used.
-fn parts(source: &Source) -> Graph {
-    let part = |path: &str| {
-        let first = source.short(path).split('/').next().unwrap_or_default();
-        first.strip_suffix(".rs").unwrap_or(first).to_string()
-    };
-    let is_root = |part: &String| ["lib", "main"].contains(&part.as_str());
-    let all = source.modules().map(|module| part(&module.file)).filter(|part| !is_root(part));
-    Graph::new(all, source.arrows.keys().map(|(from, to)| (part(from), part(to))))
 }
 
 /// A graph in the syntax of mermaid, readable as text: one line for each node that uses others, or that is not used.

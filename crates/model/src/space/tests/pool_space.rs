@@ -9,10 +9,11 @@ use trace::Event;
 
 use crate::address::Pa;
 use crate::call::can_succeed;
+use crate::costs::Costs;
 use crate::kernel::Kernel;
 use crate::layout::{Change, Layout};
 use crate::space::leaf::{LEVELS, Leaf, Path};
-use crate::space::{Costs, LeftOut, Space, SpaceError};
+use crate::space::{LeftOut, Space, SpaceError};
 
 /// Translates recorded addresses to those of the program under a hugetlb policy.
 pub(in crate::space) struct PoolSpace {

@@ -1,8 +1,5 @@
 //! Serves calls under a hugetlb policy. `policy::pool` decides what is done with them.
 
-mod group_limits;
-mod watched;
-
 use std::fs;
 use std::io;
 
@@ -23,9 +20,7 @@ use super::registers::is_error;
 use super::stopped::{Stopped, call_of};
 use super::tasks::Space;
 
-pub use group_limits::GroupLimits;
-use watched::UFFDIO_REGISTER;
-pub use watched::{MSEAL, SET_MEMPOLICY_HOME_NODE, watches};
+use super::hugetlb_calls::UFFDIO_REGISTER;
 
 /// PR_SET_VMA_ANON_NAME (include/uapi/linux/prctl.h).
 const ANON_NAME: u64 = 0;
@@ -179,6 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::hugetlb_calls::MSEAL;
     use crate::rewriting::Rewriting;
 
     /// A kernel that the tests never query, except for PR_THP_DISABLE_EXCEPT_ADVISED.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::signed_rank::Centre;
 use policy::size::PageSize;
 
 /// The result of a comparison's trials.
@@ -196,19 +195,6 @@ pub struct Effect {
     /// p value corrected for all arms together (max-T over sign flips of blocks); a claim needs at most
     /// [`crate::comparison::Design::level`].
     pub p_adjusted: Option<f64>,
-}
-
-impl Effect {
-    /// The effect for the centre of the log ratios of `blocks` blocks, without a p value.
-    pub(super) fn of(blocks: usize, centre: &Centre) -> Effect {
-        Effect {
-            blocks: blocks as u32,
-            ratio: centre.estimate.exp(),
-            low: centre.interval.map(|(low, _)| low.exp()),
-            high: centre.interval.map(|(_, high)| high.exp()),
-            p_adjusted: None,
-        }
-    }
 }
 
 /// The cost of the tracer's stops for an arm, as ratios of a metric's values: 1.02 means that they add 2 %.
