@@ -146,11 +146,8 @@ impl Vcpus {
             let is_old = written.saturating_sub(slot.since.load(Ordering::Relaxed)) > PARKED_BLOCKS;
             if is_old && slot.parked.compare_exchange(PARKED, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 // SAFETY: made by `begin`; its thread waits until it is no longer taken, and so does the end of the process.
-                if let Some(vcpu) =
-                    unsafe { slot.vcpu.load(Ordering::Acquire).as_mut() }.filter(|vcpu| !vcpu.is_empty())
-                {
-                    each(vcpu);
-                }
+                let vcpu = unsafe { slot.vcpu.load(Ordering::Acquire).as_mut() };
+                vcpu.filter(|vcpu| !vcpu.is_empty()).into_iter().for_each(&mut each);
                 slot.since.store(written, Ordering::Relaxed);
                 slot.parked.store(PARKED, Ordering::Release);
             }
