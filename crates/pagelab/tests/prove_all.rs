@@ -27,7 +27,7 @@ fn of_base(document: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn warned(document: &Value) -> bool {
-    document["warnings"].as_array().unwrap().iter().any(|warning| warning["warning"] == "looks_in_wall")
+    document["warnings"].as_array().unwrap().iter().any(|warning| warning["warning"] == "inspection_in_wall_time")
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::address::{InputAddress, OutputAddress};
 pub enum Event {
     /// An entry was written.
     Write {
-        /// Physical address of the entry.
+        /// Where the entry itself is, not what it maps.
         pa: OutputAddress,
         /// The first input address that it translates.
         va: InputAddress,
@@ -20,21 +20,21 @@ pub enum Event {
         /// The new value.
         new: u64,
     },
-    /// Translations were dropped from the TLBs of all processors, and the writer waited for that: TLBI and DSB, INVLPG or a CR3
-    /// write on every processor, SFENCE.VMA on every hart.
+    /// No TLB holds translations of the range any more, and the writer has waited for this (arm64: TLBI and DSB; x86: INVLPG or a CR3
+    /// write on every processor; RISC-V: SFENCE.VMA on every hart).
     Invalidate {
         /// The first input address of the range.
         va: InputAddress,
         /// Length of the range in bytes.
         bytes: u64,
-        /// Whether table entries were dropped from their caches too. An invalidation of only the last level does not drop them.
+        /// Whether cached entries that point to tables were dropped too. An invalidation of the last level alone keeps them.
         tables: bool,
     },
-    /// A table was returned to the allocator.
+    /// A block of tables was returned to the allocator.
     Release {
-        /// Physical address of the table.
+        /// Physical address of the block.
         pa: OutputAddress,
-        /// Size of the table in bytes.
+        /// Size of the block in bytes.
         bytes: u64,
     },
 }

@@ -296,7 +296,7 @@ impl Replacement {
                 Err(errno) => {
                     let directory = place.directory_path().to_path_buf();
                     return Err(match Why::from(errno) {
-                        Why::System(error) => Why::Replacement { directory, error },
+                        Why::System(error) => Why::TemporaryFile { directory, error },
                         why => why,
                     });
                 }

@@ -72,7 +72,7 @@ impl FaultBuffers {
     /// Reads the faults of `process` and of all that it forks, from its next exec on.
     pub fn open(process: i32) -> Result<FaultBuffers, Unavailable> {
         if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            return Err(Unavailable("stacks can be whole_stacks on x86-64 and arm64 only".into()));
+            return Err(Unavailable("stacks can be recorded on x86-64 and arm64 only".into()));
         }
         let root = host::Root::open("/").and_then(|root| host::online_processors(&root));
         let processors = root.map_err(|error| Unavailable(error.to_string()))?;

@@ -303,7 +303,7 @@ pub enum Warning {
         ratio: f64,
     },
     /// The wall time includes inspections of memory, which have no limit with [`crate::comparison::Design::prove_all`].
-    LooksInWall {
+    InspectionInWallTime {
         /// Index of the arm.
         arm: usize,
         /// Time of these inspections relative to wall time.
@@ -323,7 +323,7 @@ pub enum Warning {
         block: PageSize,
         /// Id of the stored comparison that first gave this warning for the host; this warning then only refers to that
         /// comparison.
-        said_by: Option<i64>,
+        explained_by: Option<i64>,
     },
     /// The command's first process ends while others continue, like a daemon.
     FirstProcessEnds {

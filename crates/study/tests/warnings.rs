@@ -111,7 +111,7 @@ fn a_demotion_is_warned_of_if_it_affects_enough_of_the_direct_map() {
     assert_eq!(with("4K", 0, 0), demoted(None), "not counted");
     let arms = design(&["default", "thp"], 1).arms;
     let text = |ratio| demoted(ratio)[0].describe(&arms);
-    assert!(text(Some(0.0312)).ends_with("(pagelab direct-map demote): 3.1 % of it is in leaves that small"));
+    assert!(text(Some(0.0312)).ends_with("(direct-map demote): 3.1 % of it is in leaves of at most that size"));
     assert!(text(None).ends_with("the share of such leaves is not known"));
 }
 
@@ -126,7 +126,7 @@ fn warns_of_unlimited_inspections_that_the_wall_time_contains() {
         analysis(&study::comparison::Design { prove_all, ..design(&["default", "thp"], 1) }, &all).warnings
     };
     assert_eq!((with(true, 0.0), with(true, 0.0009), with(false, 0.2)), (vec![], vec![], vec![]));
-    assert_eq!(with(true, 0.002), [Warning::LooksInWall { arm: 1, ratio: 0.002 }]);
+    assert_eq!(with(true, 0.002), [Warning::InspectionInWallTime { arm: 1, ratio: 0.002 }]);
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn much_shared_memory_is_warned_of() {
     assert_eq!(postgres, [Warning::SharedMemory { bytes: 390 << 20, concerned_bytes: 38 << 20 }]);
     assert_eq!(
         postgres[0].describe(&design.arms),
-        "390M of the memory is shared: its pages are chosen by the program (PostgreSQL: huge_pages) or by shmem_enabled, and by no \
-         policy; what policies held is about the rest"
+        "390M of the memory is shared: its page size is set by the program (PostgreSQL: huge_pages) or by shmem_enabled, and no \
+         policy affects it; the verdicts cover only the other memory"
     );
     assert_eq!((with(1 << 19, 0), with(2 << 20, 38 << 20)), (vec![], vec![]));
     assert_eq!(with(2 << 20, 0).len(), 1);
@@ -195,7 +195,7 @@ fn free_page_reporting_of_a_guest_is_warned_of() {
     assert_eq!(analysis(&design, &all).warnings, []);
     all[3].state_before.reported_block = Some(PageSize::M2);
     let warnings = analysis(&design, &all).warnings;
-    assert_eq!(warnings, [Warning::FreeMemoryReported { block: PageSize::M2, said_by: None }]);
+    assert_eq!(warnings, [Warning::FreeMemoryReported { block: PageSize::M2, explained_by: None }]);
     assert!(warnings[0].describe(&design.arms).contains("blocks of 2M and more"));
 }
 

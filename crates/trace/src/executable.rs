@@ -47,7 +47,7 @@ pub enum ExecutableKind {
 }
 
 /// The maximum number of nested script interpreters to follow: the limit of Linux (`exec_binprm`, fs/exec.c).
-pub const MAX_SCRIPTS: usize = 4;
+pub const MAX_SCRIPTS: usize = 5;
 
 /// Number of bytes of a file that [`executable_kind`] needs: those that Linux reads (`BINPRM_BUF_SIZE`).
 pub const FIRST_BYTES: usize = 256;

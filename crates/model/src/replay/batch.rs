@@ -1,4 +1,5 @@
-//! The input of mergers (pieces of traces) and their output (batches of steps).
+//! The input of mergers (pieces of traces) and their output (batches of steps). A *run* is a range of pages that a thread accessed one
+//! after the other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,10 +8,11 @@ use trace::{Block, Chunk, Event, Timestamp};
 
 use crate::layout::Change;
 
-/// The runs of a block.
+/// The runs of a block of the trace.
 #[derive(Debug)]
-pub(super) struct Runs {
+pub(super) struct RunBlock {
     pub(super) chunk: Chunk,
+    /// Instructions that the thread had executed at the end of the block, recorded or not.
     pub(super) instructions: u64,
 }
 
@@ -24,9 +26,9 @@ pub(super) enum TracePiece {
     },
     Runs {
         thread: u32,
-        /// The number of the first run in its thread.
+        /// Index, within the thread, of the block's first run.
         first: u64,
-        block: Arc<Runs>,
+        block: Arc<RunBlock>,
     },
     Timestamps(Arc<Vec<Timestamp>>),
 }
@@ -40,7 +42,7 @@ impl From<Block> for TracePiece {
             Block::Events { thread, events, .. } => TracePiece::Events { thread, events },
             Block::Timestamps(timestamps) => TracePiece::Timestamps(Arc::new(timestamps)),
             Block::Runs { thread, first, instructions, chunk } => {
-                TracePiece::Runs { thread, first, block: Arc::new(Runs { chunk, instructions }) }
+                TracePiece::Runs { thread, first, block: Arc::new(RunBlock { chunk, instructions }) }
             }
         }
     }
@@ -64,24 +66,26 @@ pub(super) enum Step {
         process: u32,
         next: u32,
     },
-    /// The running process has executed another program, and the following steps belong to that program.
+    /// The running process has executed a program that has a trace; the following steps belong to that program.
     Exec,
     /// The running process has forked a process without a trace.
     UnrecordedFork {
         shares: bool,
     },
     Runs {
+        /// The merger's index of the thread.
         thread: usize,
-        /// The numbers of the block's pages.
+        /// For each of the chunk's pages, its number in the order of first use.
         numbers: Arc<Vec<u32>>,
-        block: Arc<Runs>,
+        block: Arc<RunBlock>,
+        /// The runs of the block that this step replays.
         range: Range<usize>,
         /// Number of recorded instructions in the whole block.
         recorded: u64,
     },
 }
 
-/// Steps in order, and the pages that no earlier step has touched.
+/// Steps in order, and the pages that were numbered for the first time in this batch, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) pages: Vec<u64>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trace::{Call, Chunk, Event, PAGE_SHIFT, Windows};
 
-use super::batch::Runs;
+use super::batch::RunBlock;
 use crate::layout::{changed, may_have_part};
 
 /// How many runs after a call are searched for the first use of a new mapping.
@@ -18,7 +18,7 @@ const FIRST_PAGES: usize = 2;
 pub(super) struct PendingBlock {
     /// The number of its first run.
     pub(super) first: u64,
-    pub(super) block: Arc<Runs>,
+    pub(super) block: Arc<RunBlock>,
     /// Number of recorded instructions in it.
     pub(super) instructions: u64,
 }

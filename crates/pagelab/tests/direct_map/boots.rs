@@ -161,6 +161,6 @@ fn refuses_stores_that_cannot_be_merged() {
     bench
         .pagelab(&["merge", &both[0], "--", "idle"])
         .ran()
-        .assert_exit(2, &["no boot measured \"idle\"; they measured: "]);
+        .assert_exit(2, &["no boot measured \"idle\"; the measured commands are: "]);
     bench.pagelab(&["merge", &both[0], "-p", "thp"]).ran().assert_exit(2, &["unexpected argument '-p'"]);
 }

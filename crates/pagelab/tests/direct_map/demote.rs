@@ -58,7 +58,10 @@ fn a_demotion_of_two_megabytes_splits_one_leaf_marks_and_gives_its_memory_back()
     let options = [&["-p", "default,base"][..], &["--min-blocks", "1", "--blocks", "1"]].concat();
     let ran = bench.compare(&options, &bench.touch()).ran();
     let counted: u64 = after["leaves"].as_array().unwrap().iter().map(|leaf| leaf["bytes"].as_u64().unwrap()).sum();
-    let warns = ran.assert_exit(0, &[]).stdout.contains("the kernel's direct map was demoted to 4K in this boot");
+    let warns = ran
+        .assert_exit(0, &[])
+        .stdout
+        .contains("pagelab split part of the kernel's direct map into leaves of 4K in this boot");
     assert_eq!(warns, of_4k(&after) * 100 >= counted, "{ran}");
     let state = &bench.stored(1)["trials"][0]["state_before"];
     assert_eq!(state["direct_map_demoted_to_bytes"], 4096);

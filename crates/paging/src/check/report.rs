@@ -24,7 +24,8 @@ pub struct Fault {
     pub pa: OutputAddress,
     /// The entry; 0 if the root itself is at fault.
     pub entry: u64,
-    /// The first input address that the entry translates, on the first path to it.
+    /// The lowest input address that is translated through the entry. If several paths lead to its table, that of the path walked
+    /// first.
     pub va: InputAddress,
 }
 
@@ -38,6 +39,9 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { rule, level_name, pa, entry, va, .. } = self;
+        if let Rule::RootAlignment { .. } = rule {
+            return write!(f, "{}: the root table at {pa:#x}: {rule}", rule.name());
+        }
         write!(f, "{}: the entry {entry:#018x} at {pa:#x} ({level_name}, for {va:#x}): {rule}", rule.name())
     }
 }
@@ -45,32 +49,35 @@ impl fmt::Display for Fault {
 /// The result of [`check`](super::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The first [`MAX_FAULTS`] broken rules, ordered by input address.
+    /// The first [`MAX_FAULTS`] faults in the order of the walk: by input address, except within a contiguous group or a run.
     pub faults: Vec<Fault>,
-    /// Number of broken rules that are not listed.
+    /// Number of errors that are not listed.
     pub unlisted_errors: u64,
     /// Number of warnings that are not listed.
     pub unlisted_warnings: u64,
-    /// Number of tables checked. A table that is found at two levels counts twice.
+    /// Number of tables checked. A table counts once for each level at which it is found.
     pub tables: u64,
-    /// Number of leaves by the bytes that each maps. The leaves of a table with two parents count once.
+    /// Number of leaves by size in bytes. A table with two parents at one level counts once.
     pub leaves: BTreeMap<u64, u64>,
 }
 
 impl Report {
-    /// Whether no rule is broken. There may be warnings.
+    /// Whether no fault is an error. There may be warnings.
     pub fn is_legal(&self) -> bool {
         self.unlisted_errors == 0 && self.faults.iter().all(|fault| fault.severity() < Severity::Error)
     }
 
-    /// Total bytes mapped by leaves of all sizes. A contiguous leaf counts the bytes that it maps itself.
+    /// Bytes of all [`Report::leaves`]. A leaf of a contiguous group counts with its own size, not the group's.
     pub fn mapped_bytes(&self) -> u128 {
         self.leaves.iter().map(|(bytes, leaves)| u128::from(*bytes) * u128::from(*leaves)).sum()
     }
 
     pub(super) fn add(&mut self, fault: Fault) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault);
+            return;
+        }
         match fault.severity() {
-            _ if self.faults.len() < MAX_FAULTS => self.faults.push(fault),
             Severity::Warning => self.unlisted_warnings += 1,
             Severity::Error => self.unlisted_errors += 1,
         }

@@ -59,7 +59,7 @@ impl CallServer<'_> {
             self.note(Cause::ProtectionWidened, end - start).await;
         }
         self.carry_out(&actions).await?;
-        Ok(Some(self.unless_hole(start, end, result)))
+        Ok(Some(self.or_enomem_for_hole(start, end, result)))
     }
 
     /// Whether closing a range makes a guard that stays open: the policy leaves guards open, and other parts of the same page are
@@ -117,7 +117,7 @@ impl CallServer<'_> {
             }
             _ => Ok(None),
         };
-        Ok(served?.map(|result| self.unless_hole(start, end, result)))
+        Ok(served?.map(|result| self.or_enomem_for_hole(start, end, result)))
     }
 
     /// Advises all memory that the pool does not back, even after an error; returns the first error.

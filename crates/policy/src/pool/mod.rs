@@ -331,7 +331,7 @@ impl CallServer<'_> {
     }
 
     /// Replaces a success by the error that the kernel returns where part of the range is not mapped.
-    fn unless_hole(&self, start: u64, end: u64, result: i64) -> i64 {
+    fn or_enomem_for_hole(&self, start: u64, end: u64, result: i64) -> i64 {
         if result == 0 && self.views.has_hole(start, end) { ENOMEM } else { result }
     }
 
@@ -346,8 +346,8 @@ impl CallServer<'_> {
             RangeOperation::Lock => self.lock(start, bytes).await,
             RangeOperation::Unlock => self.unlock(start, bytes).await,
             RangeOperation::Query => self.query(start, bytes).await,
-            RangeOperation::Name => self.name(start, bytes).await,
-            RangeOperation::Bind => self.on_whole_pages(start, bytes).await,
+            RangeOperation::Name => self.set_name(start, bytes).await,
+            RangeOperation::Bind => self.bind(start, bytes).await,
             RangeOperation::NeedBasePages => self.on_base_pages(start, bytes).await,
         }
     }

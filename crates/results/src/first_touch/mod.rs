@@ -18,7 +18,7 @@ const MAX_ROWS: usize = 10;
 /// A row needs at least this share of all memory.
 const MIN_SHARE: f64 = 0.01;
 
-/// The most functions of a row, and the most characters of a name; the files have all.
+/// Limits of the table; the JSON document and the folded file are not shortened.
 const MAX_FUNCTIONS: usize = 8;
 const MAX_NAME: usize = 60;
 /// The functions at which a program and its threads begin. What called them is the same in every program.
@@ -36,11 +36,11 @@ pub fn text(found: &FirstTouches, width: usize) -> String {
     };
     let cells = shown.iter().map(|row| [format_bytes(row.bytes()), sizes(&row.leaves), row.functions.clone()]);
     let table = grid::last_folded(["memory", "mapped with", verb], cells, width);
-    let rest = rows.len() - shown.len();
-    let rest_bytes: u64 = all - shown.iter().map(|row| row.bytes()).sum::<u64>();
-    let plural = if rest == 1 { "" } else { "s" };
-    let rest = (rest > 0).then(|| format!("  {}: {rest} more row{plural}", format_bytes(rest_bytes)));
-    let notes = rest.into_iter().chain(notes(found)).map(|line| fold(&line, width, 4));
+    let hidden_rows = rows.len() - shown.len();
+    let hidden_bytes: u64 = all - shown.iter().map(|row| row.bytes()).sum::<u64>();
+    let plural = if hidden_rows == 1 { "" } else { "s" };
+    let hidden = format!("  {hidden_rows} more row{plural}, {} in total", format_bytes(hidden_bytes));
+    let notes = (hidden_rows > 0).then_some(hidden).into_iter().chain(notes(found)).map(|line| fold(&line, width, 4));
     std::iter::once(table).chain(notes).collect::<Vec<_>>().join("\n")
 }
 
@@ -56,12 +56,14 @@ impl Row {
     }
 }
 
-/// The rows of the table, the one with the most memory first. A row has the process only if there are several.
+/// The rows of the table, the one with the most memory first. The name of the process is appended only if the
+/// stacks have different ones.
 fn rows(found: &FirstTouches) -> Vec<Row> {
-    let has_one_name = found.stacks.windows(2).all(|pair| pair[0].frames.first() == pair[1].frames.first());
+    let is_same_process_name = found.stacks.windows(2).all(|pair| pair[0].frames.first() == pair[1].frames.first());
     let mut by_functions: BTreeMap<String, BTreeMap<PageSize, u64>> = BTreeMap::new();
     for stack in &found.stacks {
-        let process = stack.frames.first().filter(|_| !has_one_name).map(|name| format!(" < {}", printable(name)));
+        let process =
+            stack.frames.first().filter(|_| !is_same_process_name).map(|name| format!(" < {}", printable(name)));
         let leaves = by_functions.entry(inner_first(stack) + &process.unwrap_or_default()).or_default();
         stack.leaves.iter().for_each(|(leaf, bytes)| *leaves.entry(*leaf).or_default() += bytes);
     }
@@ -70,8 +72,7 @@ fn rows(found: &FirstTouches) -> Vec<Row> {
     rows
 }
 
-/// Folded stacks: one line each, its functions separated by semicolons, the outermost first and the leaf size last, then bytes.
-/// Scripts that draw flame graphs read it.
+/// The folded format of flamegraph.pl, a line for each stack and leaf size: `process;outermost;...;innermost;[2M pages] BYTES`.
 pub fn folded(found: &FirstTouches) -> String {
     let line = |stack: &Stack, leaf: &PageSize, bytes: &u64| {
         // A semicolon would end the name.
@@ -106,7 +107,7 @@ struct SamplingDocument {
 #[derive(Debug, Serialize)]
 struct StackDocument {
     bytes: u64,
-    /// By the size of the leaf, in bytes.
+    /// Bytes of memory by the size of the leaf, in bytes too.
     leaves_bytes: BTreeMap<u64, u64>,
     frames: Vec<String>,
 }
@@ -142,25 +143,31 @@ pub fn document(found: &FirstTouches) -> Document {
 fn notes(found: &FirstTouches) -> Vec<String> {
     match &found.source {
         Source::PageFaults(Sampling { faults, seen, whole_stacks, lost, includes_kernel }) => {
-            let of_all = faults.map_or(String::new(), |faults| format!("{faults} page faults, "));
+            let seen = match faults {
+                Some(faults) => format!("{faults} page faults, {seen} of them recorded at pages that were not present"),
+                None => format!("{seen} page faults recorded at pages that were not present"),
+            };
             let how = format!(
-                "  {of_all}{seen} of them seen to touch a page that was not present; {whole_stacks} stacks were copied whole, and another \
-                 fault at the same place has one of these"
+                "  {seen}; {whole_stacks} stacks were copied whole: a fault whose callers were not copied has the stack of another one \
+                 at the same place"
             );
-            let were_lost = "faults were lost, because the kernel's buffer was full: their pages belong to the fault in the \
-                             smallest aligned block, or are [not seen]";
+            let were_lost = "records were lost, because a buffer of perf was full: a page without its fault counts for the recorded fault \
+                             with which it shares the smallest aligned block, or as [not seen]";
             let lost = (*lost > 0).then(|| format!("  {lost} {were_lost}"));
             let unknown_bytes = unknown_bytes(found);
-            let unknown = (unknown_bytes as f64 >= MIN_SHARE * found.bytes() as f64)
-                .then(|| format!("  callers of {} are not known ([not unwound])", format_bytes(unknown_bytes)));
+            let unknown = (unknown_bytes as f64 >= MIN_SHARE * found.bytes() as f64).then(|| {
+                format!(
+                    "  {} were touched by code whose callers are not all known ([not unwound])",
+                    format_bytes(unknown_bytes)
+                )
+            });
             let kernel = "  pages that the kernel touched for the program, as in read(2), were not seen: that needs root, or \
                           kernel.perf_event_paranoid=1";
             let kernel = (!includes_kernel).then(|| kernel.to_string());
             std::iter::once(how).chain(lost).chain(unknown).chain(kernel).collect()
         }
         Source::MappingCalls { why } => vec![format!(
-            "  the functions are those that mapped the memory, and others may have touched it first: page faults cannot be \
-             seen here: {why}"
+            "  page faults could not be recorded ({why}), so these functions mapped the memory, and others may have touched it first"
         )],
     }
 }
@@ -180,21 +187,21 @@ fn sizes(leaves: &BTreeMap<PageSize, u64>) -> String {
         _ => leaves
             .iter()
             .rev()
-            .map(|(leaf, bytes)| match share(*bytes) {
-                0.0 => format!("{leaf} <1 %"),
-                share => format!("{leaf} {share} %"),
+            .map(|(leaf, bytes)| {
+                let percent = share(*bytes);
+                if percent == 0.0 { format!("{leaf} <1 %") } else { format!("{leaf} {percent} %") }
             })
             .collect::<Vec<_>>()
             .join(", "),
     }
 }
 
-/// The innermost functions, the one that touched the memory first.
+/// The functions of a stack, from the one that touched the memory outwards. The first frame is the process.
 fn inner_first(stack: &Stack) -> String {
-    let start = stack.frames.iter().position(|name| STARTS.contains(&name.as_str())).unwrap_or(1);
-    let functions = &stack.frames[start.min(stack.frames.len())..];
-    let mut names: Vec<String> = functions.iter().rev().map(|name| shortened(&printable(name))).collect();
-    // Functions without symbols have the name of their file.
+    let functions = stack.frames.get(1..).unwrap_or_default();
+    let start = functions.iter().position(|name| STARTS.contains(&name.as_str())).unwrap_or(0);
+    let mut names: Vec<String> = functions[start..].iter().rev().map(|name| shortened(&printable(name))).collect();
+    // Code without symbols appears as its file; adjacent repeats are listed once.
     names.dedup_by(|one, other| one == other && one.starts_with('['));
     if names.len() > MAX_FUNCTIONS {
         names.truncate(MAX_FUNCTIONS);
@@ -203,7 +210,7 @@ fn inner_first(stack: &Stack) -> String {
     names.join(" < ")
 }
 
-/// At most [`MAX_NAME`] characters.
+/// The first [`MAX_NAME`] characters, and `...` if there are more.
 fn shortened(name: &str) -> String {
     match name.char_indices().nth(MAX_NAME) {
         Some((end, _)) => format!("{}...", &name[..end]),
@@ -232,8 +239,8 @@ mod tests {
         let sampling = Sampling { faults: Some(900), seen: 800, whole_stacks: 300, lost: 7, includes_kernel: false };
         let text = text(&found(Source::PageFaults(sampling)), 80);
         assert!(text.contains("255M     2M 100 %, 4K <1 %   parse;all < main"), "{text}");
-        assert!(text.contains("900 page faults, 800 of them") && text.contains("7 faults were lost"), "{text}");
-        assert!(text.contains("4K: 1 more row\n") && text.contains("kernel.perf_event_paranoid=1"), "{text}");
+        assert!(text.contains("900 page faults, 800 of them") && text.contains("7 records were lost"), "{text}");
+        assert!(text.contains("1 more row, 4K in total\n") && text.contains("kernel.perf_event_paranoid=1"), "{text}");
     }
 
     #[test]

@@ -19,12 +19,12 @@ pub struct Error {
 /// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
-    /// The path cannot be followed.
+    /// The path cannot be resolved.
     #[error(transparent)]
     Place(#[from] place::Error),
     /// The path is a pipe of another user.
     #[error(
-        "it is a pipe of user {owner}, who would read what is written and could hold it up; name another file, or a pipe of your own"
+        "it is a pipe of user {owner}, who could read the output, or block pagelab by not reading it; name another file, or a pipe of your own"
     )]
     ForeignPipe {
         /// User id of the owner.
@@ -32,27 +32,27 @@ pub enum Why {
     },
     /// The path is a file of another user, in a directory in which others may create files.
     #[error(
-        "it is a file of user {owner}, in a directory in which other users may put files; name another file, or remove it first"
+        "it is a file of user {owner}, in a directory in which other users may put files; name another file, or have its owner or root remove this one"
     )]
     ForeignFile {
         /// User id of the owner.
         owner: u32,
     },
     /// The file would be written in place, and has other hard links.
-    #[error("it has other names (hard links), under which the file would be overwritten too; name another file")]
+    #[error("it has other hard links, and writing would change the file under those names too; name another file")]
     HardLinks,
-    #[error("it is {kind}; name a file")]
+    #[error("it is {kind}; name a regular file")]
     NotRegular {
         /// The type of the file that was found.
         kind: &'static str,
     },
-    #[error("no space left; free some space, or name a file elsewhere ({0}). What was there before is unchanged")]
+    #[error("{0}; free some space, or name a file on another file system")]
     Full(#[source] io::Error),
-    /// No permission to create a file in the directory.
+    /// The temporary file cannot be created in the directory.
     #[error(
-        "a file cannot be created in {}: {error}; name a file in a directory that you may write", directory.display()
+        "a file cannot be created in {}: {error}; name a file in a directory that you can write to", directory.display()
     )]
-    Replacement {
+    TemporaryFile {
         directory: PathBuf,
         #[source]
         error: io::Error,

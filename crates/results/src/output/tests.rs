@@ -328,5 +328,5 @@ fn a_directory_that_cannot_be_written_is_named() {
     let error = check(Path::new("/proc/report.html")).unwrap_err().to_string();
     assert!(error.contains("a file cannot be created in /proc"), "{error}");
     let error = check(Path::new("/sys/kernel/mm/report.html")).unwrap_err().to_string();
-    assert!(error.contains("name a file in a directory that you may write"), "{error}");
+    assert!(error.contains("name a file in a directory that you can write to"), "{error}");
 }

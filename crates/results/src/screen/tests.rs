@@ -195,7 +195,7 @@ fn what_no_policy_touches_comes_before_the_causes_in_the_rest() {
     assert!(place("huge_pages") < place("shmem_enabled") && place("huge_pages=on") < place("Machine"), "{mail}");
     for text in [screen(&comparison, 200), crate::table::render(&comparison, 200)] {
         let of_shared = text
-            .find("warning: 256M of the memory is shared: its pages are chosen by the program (PostgreSQL: huge_pages)")
+            .find("warning: 256M of the memory is shared: its page size is set by the program (PostgreSQL: huge_pages)")
             .expect(&text);
         assert!(of_shared < text.find("in force").unwrap(), "{text}");
         assert!(text.find("PostgreSQL: huge_pages") < text.find("shmem_enabled"), "{text}");
@@ -207,7 +207,7 @@ fn what_no_policy_touches_comes_before_the_causes_in_the_rest() {
 fn what_may_hide_a_gain_of_large_pages_is_on_the_screen() {
     let mut comparison = sample::comparison();
     let analysis = comparison.analysis.as_mut().unwrap();
-    analysis.warnings = vec![Warning::FreeMemoryReported { block: PageSize::M2, said_by: None }];
+    analysis.warnings = vec![Warning::FreeMemoryReported { block: PageSize::M2, explained_by: None }];
     analysis.arms.iter_mut().for_each(|arm| {
         if matches!(arm.outcome, Outcome::Undecided { .. }) {
             arm.outcome = Outcome::Better { best: false };

@@ -77,7 +77,7 @@ fn the_first_warning_of_free_page_reporting_is_found_by_its_host() {
     let stored = |host: Option<&str>, warned: bool| {
         let mut comparison = sample::comparison();
         comparison.machine.host_id = host.map(String::from);
-        let reported = study::stats::Warning::FreeMemoryReported { block: PageSize::M2, said_by: None };
+        let reported = study::stats::Warning::FreeMemoryReported { block: PageSize::M2, explained_by: None };
         comparison.analysis.as_mut().unwrap().warnings.extend(warned.then_some(reported));
         store.begin(&comparison).unwrap()
     };

@@ -63,7 +63,7 @@ fn of_warning(comparison: &Comparison, rows: &[Row<'_>], (warning, remedy): &(&W
     let sentence = printable(&warning.describe(&comparison.design.arms));
     let remedy = remedy.as_ref().map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
     let line = format!("warning: {sentence}{remedy}");
-    let is_brief = warning.changes_the_reading() || may_hide_a_gain(rows, warning);
+    let is_brief = warning.affects_interpretation() || may_hide_a_gain(rows, warning);
     if is_brief { Note::both(line) } else { Note::full(line) }
 }
 

@@ -91,9 +91,9 @@ fn prints_a_remedy_that_warnings_share_once() {
     let loaded = |arm| study::stats::Warning::TracerLoad { arm, ratio: 0.125 };
     comparison.analysis.as_mut().unwrap().warnings = vec![loaded(0), loaded(2), study::stats::Warning::BaselineNotHeld];
     let text = render(&comparison, 200).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(text.matches("take 12.5 % of the wall time").count(), 2, "{text}");
+    assert_eq!(text.matches("a total of 12.5 % of the wall time").count(), 2, "{text}");
     assert_eq!(text.matches(&loaded(0).remedy()).count(), 1, "{text}");
-    assert!(text.find(&loaded(0).remedy()) > text.rfind("take 12.5 %"), "behind the last: {text}");
+    assert!(text.find(&loaded(0).remedy()) > text.rfind("total of 12.5 %"), "behind the last: {text}");
     assert_eq!(text.matches("warning: ").count(), 3);
 }
 

@@ -307,7 +307,7 @@ impl Wire {
         let values = wire_size.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         distinct("series", self.series.iter().map(|series| &series.name))?;
         let read: Vec<(Series, Workload)> =
-            self.series.iter().map(|series| series.read(&values)).collect::<Result<_, _>>()?;
+            self.series.iter().map(|series| series.to_series(&values)).collect::<Result<_, _>>()?;
         Ok(read.into_iter().unzip())
     }
 

@@ -5,7 +5,7 @@ use crate::trial::Arm;
 use policy::size::format_bytes;
 
 impl Warning {
-    /// The warning as one sentence; `arms` are those of the design.
+    /// The warning as a clause without a full stop; `arms` are those of the design.
     pub fn describe(&self, arms: &[Arm]) -> String {
         let label = |arm: &usize| arms.get(*arm).map_or("?", |arm| arm.label.as_str());
         match self {
@@ -24,7 +24,7 @@ impl Warning {
                 format!("{count} of the {of} samples of {} {verb} far from the rest (they are kept)", label(arm))
             }
             Warning::BaselineNotHeld => {
-                "the baseline's policy was not shown to be in force, so the changes are not relative to what its label says"
+                "the baseline's policy was not shown to be in force, so the changes may be relative to something else than its label says"
                     .to_string()
             }
             Warning::AaDiffers { arm } => {
@@ -35,49 +35,49 @@ impl Warning {
                 format!("{count} {trials} rejected and repeated because a setting changed meanwhile: {path}")
             }
             Warning::TracerCost { arm, ratio } => format!(
-                "tracing overhead changes {} by {}",
+                "the tracer's stops change the primary metric of {} by {}",
                 label(arm),
                 percent(ratio - 1.0)
             ),
             Warning::TracerLoad { arm, ratio } => {
                 format!(
-                    "under {} the tracer's stops, the census of children included, take {:.1} % of the wall time",
+                    "under {} tasks were stopped by the tracer, also to inspect them, for a total of {:.1} % of the wall time",
                     label(arm),
                     ratio * 100.0
                 )
             }
-            Warning::LooksInWall { arm, ratio } => {
+            Warning::InspectionInWallTime { arm, ratio } => {
                 format!(
-                    "under {} inspections of memory before it is given back (--prove-all) take {:.1} % of the wall time and are part of it",
+                    "under {} the wall time includes {:.1} % spent on inspecting memory that was about to be given back (--prove-all)",
                     label(arm),
                     ratio * 100.0
                 )
             }
             Warning::DirectMapDemoted { leaf, ratio } => {
                 let share = match ratio {
-                    Some(ratio) => format!("{:.1} % of it is in leaves that small", ratio * 100.0),
+                    Some(ratio) => format!("{:.1} % of it is in leaves of at most that size", ratio * 100.0),
                     None => "the share of such leaves is not known".to_string(),
                 };
-                format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote): {share}")
+                format!("pagelab split part of the kernel's direct map into leaves of {leaf} in this boot (direct-map demote): {share}")
             }
-            Warning::FreeMemoryReported { block, said_by: None } => format!(
+            Warning::FreeMemoryReported { block, explained_by: None } => format!(
                 "free page reporting is on here: the guest gives its hypervisor free blocks of {block} and more, so the first \
-                 touch of a large page can fault there too"
+                 touch of a large page can also fault in the hypervisor"
             ),
-            Warning::FreeMemoryReported { block, said_by: Some(_) } => {
+            Warning::FreeMemoryReported { block, explained_by: Some(_) } => {
                 format!("free page reporting is on here (blocks of {block})")
             }
             Warning::FirstProcessEnds { ratio, cpu_decides } => {
                 let decides = if *cpu_decides { ", so CPU time decides" } else { "" };
                 format!(
-                    "the command's first process ends while others continue ({:.0} % of the CPU time is theirs): the wall time is \
-                     not the program's{decides}",
+                    "the command's first process ends while others keep running (they use {:.0} % of the CPU time), so the wall time does \
+                     not cover the whole program{decides}",
                     ratio * 100.0
                 )
             }
             Warning::SharedMemory { bytes, .. } => format!(
-                "{} of the memory is shared: its pages are chosen by the program (PostgreSQL: huge_pages) or by shmem_enabled, and by \
-                 no policy; what policies held is about the rest",
+                "{} of the memory is shared: its page size is set by the program (PostgreSQL: huge_pages) or by shmem_enabled, and no \
+                 policy affects it; the verdicts cover only the other memory",
                 format_bytes(*bytes)
             ),
             Warning::ShortRuns { wall_s } => {
@@ -88,12 +88,12 @@ impl Warning {
 
     /// Whether the warning changes how the result must be read. Other warnings only show how to improve the measurement; the
     /// changes and their intervals remain valid.
-    pub fn changes_the_reading(&self) -> bool {
+    pub fn affects_interpretation(&self) -> bool {
         match self {
             Warning::BaselineNotHeld
             | Warning::AaDiffers { .. }
             | Warning::TracerLoad { .. }
-            | Warning::LooksInWall { .. }
+            | Warning::InspectionInWallTime { .. }
             | Warning::DirectMapDemoted { .. }
             | Warning::FirstProcessEnds { .. }
             | Warning::SharedMemory { .. }
@@ -107,12 +107,12 @@ impl Warning {
         }
     }
 
-    /// What can be done about the warning, as a sentence.
+    /// What can be done about the warning, without a full stop.
     pub fn remedy(&self) -> String {
         let remedy = match self {
             Warning::Drift { .. } => {
                 "changes are measured within blocks and remain valid; absolute figures depend on when they were measured. Let the \
-                 machine warm up, fix its clock (cpupower frequency-set -g performance), stop other programs"
+                 machine warm up, fix its clock (cpupower frequency-set -g performance), and stop other programs"
             }
             Warning::Bimodal { .. } => {
                 "look at the samples by block: something switches between two states; usual causes are placement on NUMA \
@@ -128,43 +128,43 @@ impl Warning {
                 "see the causes in the baseline's verdict, or choose `default` as the baseline, which asks for nothing"
             }
             Warning::AaDiffers { .. } => {
-                "this happens by chance in a few runs of a hundred; if it happens again, the other changes of this \
+                "this happens by chance in a few of a hundred comparisons; if it happens again, the other changes of this \
                  size are not to be trusted either"
             }
             Warning::Rejected { .. } => {
                 "find what writes the setting (a tuning daemon such as tuned, another user) and stop it"
             }
             Warning::TracerCost { .. } => {
-                "the row `tracing` of all figures is that overhead, and no smaller change is claimed; a longer run of the \
+                "--full shows it in the lines `tracing`; a change that the stops could explain is not claimed; a longer run of the \
                  program after its memory is mapped makes it smaller"
             }
             Warning::TracerLoad { .. } => {
                 "the change contains that share as a cost that a permanent setting would not have; a longer run of the \
                  program after its memory is mapped makes it smaller"
             }
-            Warning::LooksInWall { .. } => {
+            Warning::InspectionInWallTime { .. } => {
                 "take the verdict from this comparison, and times from one without --prove-all"
             }
             Warning::DirectMapDemoted { .. } => {
                 "the figures are not those of the machine as it boots: kernel work is slower and 2M pages are scarce; \
                  reboot to undo it"
             }
-            Warning::FreeMemoryReported { said_by: Some(_), .. } => {
+            Warning::FreeMemoryReported { explained_by: Some(_), .. } => {
                 "--prepare 'pagelab workload page-touch --bytes SIZE' makes the hypervisor provide the memory again before each trial \
-                 (SIZE: somewhat more than the program's memory), which a program in production does not have done for it"
+                 (SIZE: somewhat more than the program's memory), and a program in production gets no such preparation"
             }
-            Warning::FreeMemoryReported { said_by: None, .. } => {
+            Warning::FreeMemoryReported { explained_by: None, .. } => {
                 "make the hypervisor provide the memory again before each trial (--prepare 'pagelab workload page-touch --bytes \
-                 SIZE', somewhat more than the program's memory), or switch it off (QEMU: free-page-reporting=off); the page Limits of the book says more"
+                 SIZE', somewhat more than the program's memory), or switch free page reporting off (QEMU: free-page-reporting=off); see Limits, Virtual machines, in the book"
             }
             Warning::FirstProcessEnds { .. } => {
-                "run it in the foreground (as redis-server --daemonize no), or as a server with a client that drives it \
+                "run it in the foreground (for example, redis-server --daemonize no), or as a server with a client that drives it \
                  (--server, --ready)"
             }
             Warning::SharedMemory { .. } => {
-                "for PostgreSQL, compare hugetlb-2m, which provides a pool; to keep one: vm.nr_hugepages=N (postgres -C \
-                 shared_memory_size_in_huge_pages prints N) and huge_pages=on, because the default, try, silently takes none of a pool \
-                 that is too small"
+                "for PostgreSQL, compare hugetlb-2m, which provides a pool; to set one up permanently: vm.nr_hugepages=N (postgres -C \
+                 shared_memory_size_in_huge_pages prints N) and huge_pages=on, because with the default, try, PostgreSQL silently takes no page of a pool that is \
+                 too small"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };
@@ -172,13 +172,13 @@ impl Warning {
     }
 }
 
-/// A share in percent with its sign.
+/// A relative change in percent, with its sign.
 fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
-/// A figure with four significant digits.
+/// A figure with at least four significant digits.
 fn figure(value: f64) -> String {
-    let digits = 3 - value.abs().log10().floor().clamp(-12.0, 3.0) as i32;
-    format!("{value:.*}", digits.max(0) as usize)
+    let digits = 3.0 - value.abs().log10().floor().clamp(-12.0, 3.0);
+    format!("{value:.*}", digits as usize)
 }

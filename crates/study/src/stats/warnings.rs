@@ -173,7 +173,7 @@ fn demoted(trials: &[TrialRecord]) -> Option<Warning> {
 
 fn reported(trials: &[TrialRecord]) -> Option<Warning> {
     let blocks = trials.iter().filter_map(|record| record.state_before.reported_block);
-    blocks.min().map(|block| Warning::FreeMemoryReported { block, said_by: None })
+    blocks.min().map(|block| Warning::FreeMemoryReported { block, explained_by: None })
 }
 
 /// The cost that the stops certainly have, if it is noticeable.
@@ -192,7 +192,7 @@ fn tracer_load(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
 
 fn looks(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let ratio = share_of_wall(blocks, arm, names::LOOKS_S)?;
-    (ratio > MAX_LOOKS_SHARE).then_some(Warning::LooksInWall { arm, ratio })
+    (ratio > MAX_LOOKS_SHARE).then_some(Warning::InspectionInWallTime { arm, ratio })
 }
 
 /// The median of a time as a share of the wall time.

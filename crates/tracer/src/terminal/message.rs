@@ -1,4 +1,5 @@
-//! [`Message`]s between pagelab and the monitor, each sent whole over a pair of sockets ([`Channel`]).
+//! [`Message`]s between pagelab and the monitor, the parent of a command on a terminal of its own ([`super::monitor`]). Each is sent whole
+//! over a pair of sockets ([`Channel`]).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -23,17 +24,18 @@ pub enum Message {
     Stopped(libc::c_int),
     /// From the monitor: the command has ended.
     Ended,
-    /// From pagelab: the command is to continue, in the foreground (it may read) or not.
+    /// From pagelab: resume the command (SIGCONT).
     Continue {
-        /// Whether it continues in the foreground.
+        /// Whether to make it the terminal's foreground group first.
         in_foreground: bool,
     },
     /// From pagelab: the command is to stop, as if Ctrl-Z had been typed.
     Stop,
-    /// From pagelab: the terminal is about to get other modes.
+    /// From pagelab: if pagelab dies while `raw` is in force, restore `before`. Sent before the change, and again with the modes that the
+    /// terminal accepted.
     Raw(Modes),
-    /// From pagelab: the terminal has its original modes again.
-    Restored,
+    /// From pagelab: the monitor has no modes to restore any more.
+    NothingToRestore,
 }
 
 /// One end of the socket pair.
@@ -54,21 +56,20 @@ impl Channel {
         }
     }
 
-    /// The raw descriptor.
-    pub fn raw(&self) -> RawFd {
+    pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
     /// Sends a message; has no effect if the other end is closed.
     pub fn send(&self, message: Message) {
         // SAFETY: the descriptor is this end's own.
-        unsafe { send(self.raw(), message) }
+        unsafe { send(self.descriptor(), message) }
     }
 
-    /// The next message; `None` if the other end is closed.
+    /// The next message; `None` if the other end is closed or receiving fails.
     pub fn receive(&self) -> Option<Message> {
         // SAFETY: the descriptor is this end's own.
-        unsafe { receive(self.raw()) }
+        unsafe { receive(self.descriptor()) }
     }
 
     /// Receives the first message of a monitor: the command's PID. An error means that the monitor has ended.
@@ -80,29 +81,29 @@ impl Channel {
     }
 }
 
-/// Sends a message using only system calls.
+/// Sends a message. Async-signal-safe, for the monitor, which runs after a fork without exec.
 ///
 /// # Safety
 /// The descriptor is an end of a [`Channel`].
 pub unsafe fn send(channel: RawFd, message: Message) {
-    // SAFETY: the message is live; without a reader there is an error and no signal.
+    // SAFETY: the message is live. If the other end is closed, MSG_NOSIGNAL gives EPIPE instead of SIGPIPE.
     unsafe { libc::send(channel, (&raw const message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) };
 }
 
-/// Receives a message using only system calls; `None` if the other end is closed.
+/// Receives a message; `None` if the other end is closed or receiving fails. Async-signal-safe, as [`send`].
 ///
 /// # Safety
 /// The descriptor is an end of a [`Channel`].
 pub unsafe fn receive(channel: RawFd) -> Option<Message> {
     let mut message = std::mem::MaybeUninit::<Message>::uninit();
     loop {
-        // SAFETY: the buffer has room for a whole message, and only this module sends on a channel: whole messages of this
-        // type.
+        // SAFETY: the buffer has room for a whole message, and each packet is one, because only `send` writes to a channel.
         unsafe {
             let count = libc::recv(channel, message.as_mut_ptr().cast(), size_of::<Message>(), 0);
             if count == size_of::<Message>() as isize {
                 return Some(message.assume_init());
             }
+            // Only an interrupted call is repeated.
             if count != -1 || *libc::__errno_location() != libc::EINTR {
                 return None;
             }

@@ -64,7 +64,7 @@ impl Terminal {
         MonitorSetup {
             terminal: self.pty.command.as_raw_fd(),
             outer: self.outer.device(),
-            channel: self.monitors.raw(),
+            channel: self.monitors.descriptor(),
             in_foreground: self.outer.starts_in_foreground(),
         }
     }

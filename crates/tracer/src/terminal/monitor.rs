@@ -102,7 +102,7 @@ unsafe fn run_monitor(command: libc::pid_t) -> ! {
                 Some(Message::Continue { in_foreground }) if ended.is_none() => resume_command(command, in_foreground),
                 Some(Message::Stop) if ended.is_none() => signal_group(command, libc::SIGTSTP),
                 Some(Message::Raw(modes)) => changed = Some(modes),
-                Some(Message::Restored) => changed = None,
+                Some(Message::NothingToRestore) => changed = None,
                 Some(_) => {}
                 None => end_monitor(command, ended, changed),
             }

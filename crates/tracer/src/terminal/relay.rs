@@ -174,7 +174,7 @@ impl RelayThread {
         let input = self.outer.input().filter(|_| wants_keys).unwrap_or(NOTHING);
         let output = self.outer.output().filter(|_| !wants_output).unwrap_or(NOTHING);
         let mut polled = [
-            awaited(self.channel.raw(), libc::POLLIN),
+            awaited(self.channel.descriptor(), libc::POLLIN),
             awaited(self.signals.as_raw_fd(), libc::POLLIN),
             awaited(self.stopped.as_raw_fd(), libc::POLLIN),
             awaited(if pty == 0 { NOTHING } else { self.pty.as_raw_fd() }, pty),
@@ -289,7 +289,7 @@ impl RelayThread {
             if self.outer.may_use() {
                 self.outer.set_modes(&modes.before);
             }
-            self.channel.send(Message::Restored);
+            self.channel.send(Message::NothingToRestore);
         }
     }
 
@@ -328,7 +328,7 @@ impl RelayThread {
         let was_in_foreground = self.in_foreground;
         if !self.outer.may_use() {
             (self.in_foreground, self.raw) = (false, None);
-            self.channel.send(Message::Restored);
+            self.channel.send(Message::NothingToRestore);
         } else if self.in_foreground || self.outer.starts_in_foreground() {
             self.raw = self.raw.filter(is_raw);
             self.enter_foreground();

@@ -112,7 +112,7 @@ impl Bench {
         if self.mode == SettingsMode::Found {
             return Ok(Settings::new());
         }
-        let mut wanted = settings::open(&self.host, size, folio_sizes).map_err(Failure::input)?;
+        let mut wanted = settings::enabling_only(&self.host, size, folio_sizes).map_err(Failure::input)?;
         if subjects.iter().any(|subject| subject.memory.kind == Kind::Hugetlb) {
             // One page for the memory, and one for its copy after a fork.
             wanted.extend(settings::pool(&self.host, size, 2).map_err(Failure::input)?);
@@ -144,7 +144,7 @@ impl Bench {
             let what = if is_pool { "no hugetlb pool of this size" } else { "only hugetlb pools have this size" };
             return Ok(Some(what.to_owned()));
         }
-        let (path, has) = settings::deciding(&self.host, kind, size).map_err(Failure::input)?;
+        let (path, has) = settings::size_setting(&self.host, kind, size).map_err(Failure::input)?;
         let is_pmd = self.host.page_sizes().pmd == Some(size);
         Ok(match way {
             _ if kind.has_mount() && tried.subject.directory.is_none() => Some(no_mount(kind).to_owned()),

@@ -4,7 +4,7 @@ use host::{Counters, FALLBACKS, Host, THP, chosen_word};
 use policy::capability::{Kind, Setting, Way};
 use policy::cause::Cause;
 
-use super::settings::deciding;
+use super::settings::size_setting;
 use super::subjects::Subject;
 use super::trial::Combination;
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ pub fn disabled(host: &Host, tried: &Combination) -> Result<Option<(Cause, Setti
     if !has_setting || tried.way == Way::Collapse {
         return Ok(None);
     }
-    let (own, _) = deciding(host, tried.kind(), tried.size).map_err(Failure::input)?;
+    let (own, _) = size_setting(host, tried.kind(), tried.size).map_err(Failure::input)?;
     let is_shmem = tried.kind().is_shmem();
     let whole = format!("{THP}/{}", if is_shmem { "shmem_enabled" } else { "enabled" });
     let own_word = host.value(&own).map_err(Failure::input)?;

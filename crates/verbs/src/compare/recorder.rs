@@ -136,9 +136,9 @@ impl<'a> Recorder<'a> {
 fn say_reporting_once(store: &Store, comparison: &mut Comparison) {
     let warnings = comparison.analysis.iter_mut().flat_map(|analysis| &mut analysis.warnings);
     for warning in warnings {
-        if let Warning::FreeMemoryReported { said_by, .. } = warning {
+        if let Warning::FreeMemoryReported { explained_by, .. } = warning {
             // If the store cannot be searched, the full text is printed.
-            *said_by =
+            *explained_by =
                 store.first_warned_of_reporting(comparison.machine.host_id.as_deref(), comparison.id).ok().flatten();
         }
     }

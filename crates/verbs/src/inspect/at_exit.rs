@@ -231,7 +231,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     };
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
-    let inspector = super::detailed(Path::new("/"), arguments)?;
+    let inspector = super::inspector_as_requested(Path::new("/"), arguments)?;
     let recording = arguments.stacks.then(FirstTouchRecording::new).transpose()?;
     let (sampling, looks) = (super::sampling_inspector(arguments)?, PeriodicInspection::of(arguments));
     let mut witness = CommandInspector::new(inspector, sampling, looks, recording.clone())?;
@@ -276,7 +276,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     }
     show(arguments, largest, peak, &seen.summaries, &judgements, first_touches.as_ref())?;
     exit(&ended.exit)?;
-    judgements.exit()
+    judgements.check()
 }
 
 /// Prints the largest inspection made while the command ran, if it had more memory than at the exit, and a line about the exit; with
@@ -323,7 +323,7 @@ fn show(
         Some(found) => format!("{text}\n\n{}", first_touch::text(found, width)),
         None => text,
     };
-    print(&judgements.below(text), false)
+    print(&judgements.append_to(text), false)
 }
 
 /// Writes the files of --folded and --svg.

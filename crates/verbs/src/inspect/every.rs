@@ -80,8 +80,10 @@ impl PeriodicInspection {
     /// Returns the end of the message that the process has ended; `None` if it has not.
     fn run_until(&self, pid: u32, mut existed: bool, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
         let observer = Observer::open().map_err(Failure::input)?;
-        let inspector =
-            super::inspector(observer.with_file_folios(), Detail { sizes_only: self.sizes_only, ..Detail::default() })?;
+        let inspector = super::new_inspector(
+            observer.with_file_folios(),
+            Detail { sizes_only: self.sizes_only, ..Detail::default() },
+        )?;
         let mut series = Series::new(self, Rows::new(inspector.page_sizes().clone()));
         let ended = looks::at_intervals(self.every, is_over, |at| {
             match look(&inspector, pid) {

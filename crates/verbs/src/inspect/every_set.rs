@@ -79,7 +79,7 @@ pub fn run(arguments: &Inspect, looks: &PeriodicInspection, set: &ProcessSet) ->
     // The handler of `catch` sets an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
     signals::catch(Forward::Kill).map_err(Failure::input)?;
     let detail = Detail { sizes_only: arguments.sizes, memory_only: true, ..Detail::default() };
-    let inspector = super::inspector(Observer::open().map_err(Failure::input)?, detail)?;
+    let inspector = super::new_inspector(Observer::open().map_err(Failure::input)?, detail)?;
     let (mut rows, mut existed) = (Rows::new(inspector.page_sizes().clone()), false);
     let ended = looks::at_intervals(looks.every(), &AtomicBool::new(false), |elapsed| {
         let processes = match set.processes() {

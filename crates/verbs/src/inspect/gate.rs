@@ -47,7 +47,7 @@ impl Judgements {
     }
 
     /// `text`, followed by the judgements as lines.
-    pub fn below(&self, text: String) -> String {
+    pub fn append_to(&self, text: String) -> String {
         if self.0.is_empty() {
             return text;
         }
@@ -63,7 +63,7 @@ impl Judgements {
 
     /// # Errors
     /// [`Failure::Unmet`] unless each requirement is met.
-    pub fn exit(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         exit(self.0.iter().map(|one| (one.is_met, one.requirement.to_string())))
     }
 }

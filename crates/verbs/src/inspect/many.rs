@@ -17,7 +17,7 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     let observer = Observer::open().map_err(Failure::input)?;
     // Folios of files take about as long as everything else, so with --all only folios of anonymous memory are read.
     let observer = if arguments.all { observer } else { observer.with_file_folios() };
-    let inspector = super::inspector(observer, detail)?;
+    let inspector = super::new_inspector(observer, detail)?;
     let supply = inspector.supply().map_err(Failure::input)?;
     let (mut seen, mut unseen, mut checks) = (Vec::new(), Vec::new(), RequirementChecks::new(arguments));
     for pid in processes.iter().copied().filter(|pid| *pid != std::process::id()) {
@@ -40,7 +40,7 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
         let mut document = inspection::json::many(&seen, &supply, &unseen, files);
         judgements.add_to(&mut document);
         print(&format!("{document:#}"), true)?;
-        return judgements.exit();
+        return judgements.check();
     }
     if seen.is_empty() && unseen.is_empty() {
         return Err(Failure::Input(
@@ -63,8 +63,8 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
         }
     }
     text += "\n\npagelab inspect PID shows one of them, region by region";
-    print(&judgements.below(text), false)?;
-    judgements.exit()
+    print(&judgements.append_to(text), false)?;
+    judgements.check()
 }
 
 /// Whether the error means that the process has no memory, for any user who inspects it.

@@ -36,7 +36,7 @@ use gate::Judgements;
 
 /// Arguments of `pagelab inspect`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("whom").required(true).args(["process", "tree", "cgroup", "all", "command"])))]
+#[command(group(ArgGroup::new("target").required(true).args(["process", "tree", "cgroup", "all", "command"])))]
 pub struct Inspect {
     /// The process, by PID or by name. Several processes of the same name have a row each
     #[arg(value_name = "PID|NAME")]
@@ -47,14 +47,14 @@ pub struct Inspect {
     /// All processes of a control group and of those below it, a row each
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// All processes, a row each; those with the most memory that could be in larger pages come first
+    /// All processes, a row each, sorted by the amount of memory that could be in larger pages, largest first
     #[arg(long)]
     pub all: bool,
     /// Show every region, not only totals by kind of memory
     #[arg(long, conflicts_with_all = ["tree", "cgroup", "all"])]
     pub regions: bool,
-    /// Say which sizes map the memory, but not why not larger ones. For base pages this is faster, because smaps is not
-    /// read
+    /// Say which sizes map the memory, but not what keeps them from being larger. Faster where much memory is in base pages, because
+    /// smaps is not read (Linux 6.7 or newer)
     #[arg(long, conflicts_with_all = ["collapse", "capture"])]
     pub sizes: bool,
     /// Read the contents of large pages, and say how much holds only zeros: the kernel could free that by splitting them. The
@@ -67,26 +67,26 @@ pub struct Inspect {
     /// Write a map of the address space as one HTML page: each cell is a range that one large page could map
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture"])]
     pub html: Option<PathBuf>,
-    /// Inspect the process, or the first process of the command, at this interval until it ends; a row each time. With --all,
-    /// --tree or --cgroup a row has the totals of the processes that are there then
+    /// Inspect the process, or the first process of the command, at this interval until it ends, and print a row each time. With --all,
+    /// --tree or --cgroup each row has the totals of the processes that exist at that moment
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["collapse", "capture", "root"])]
     pub every: Option<f64>,
-    /// With --every: print each look as one line of JSON
+    /// With --every: print each inspection as one line of JSON
     #[arg(long, requires = "every", conflicts_with_all = ["collapse", "capture", "root"])]
     pub json_lines: bool,
-    /// Write the result to this file as OpenMetrics text for a collector; with --every, each look replaces the last
+    /// Write the result to this file as OpenMetrics text for a collector; with --every, each inspection overwrites the previous one
     #[arg(long, value_name = "FILE", conflicts_with = "capture")]
     pub openmetrics: Option<PathBuf>,
     /// Ask the kernel for large pages (MADV_COLLAPSE) where they are possible, and say what it did. This changes the
     /// process, and cannot be undone
     #[arg(long, requires = "process", conflicts_with_all = ["capture", "root"])]
     pub collapse: bool,
-    /// Exit with 5 unless the memory meets this, for example large>=95%, 2M>=80% (pages of 2M or larger), guest:large>=95% or could-be-larger<=64M.
-    /// It may be given several times; a command is judged when its memory is largest
+    /// Exit with 5 unless the memory meets this requirement, for example large>=95%, 2M>=80% (pages of 2M or larger), guest:large>=95% or could-be-larger<=64M.
+    /// It may be given several times. Of a command, the process with the most memory is judged
     #[arg(long, value_name = "REQUIREMENT", conflicts_with_all = ["every", "collapse", "capture"])]
     pub require: Vec<Requirement>,
-    /// For a bug report: write what is read of the process to a directory. That is mappings, flags, which pages are
-    /// where, and settings and counters of the system, but neither memory contents nor the command line
+    /// For a bug report: write to a directory what an inspection of the process reads: mappings, their flags, where pages are mapped,
+    /// settings and counters of the system; no memory contents and no command line
     #[arg(long, value_name = "DIR", requires = "process", conflicts_with = "root")]
     pub capture: Option<PathBuf>,
     /// Inspect a process that --capture wrote to this directory, not one of this system
@@ -105,7 +105,7 @@ pub struct Inspect {
     /// Run the command as this user. Default under sudo: the user who called it
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Run this command, and inspect its processes when they have the most memory and when they exit
+    /// Run this command, and inspect each of its processes at exit, and the largest also at its peak
     #[arg(last = true)]
     pub command: Vec<OsString>,
 }
@@ -117,7 +117,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     }
     if arguments.stacks && arguments.command.is_empty() {
         return Err(Failure::Input(
-            "--stacks: expected a command to run (pagelab inspect --stacks -- COMMAND), found a process: its page faults are over"
+            "--stacks: expected a command to run (pagelab inspect --stacks -- COMMAND), found a process that is running already and has taken its page faults"
                 .into(),
         ));
     }
@@ -128,7 +128,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     if arguments.every.is_some() && (arguments.html.is_some() || arguments.regions || arguments.json) {
         return Err(Failure::Input(
             "--every shows a process over time, in rows or as --json-lines; leave out --html, --regions and --json, which show one \
-             look"
+             inspection"
                 .into(),
         ));
     }
@@ -141,7 +141,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
             None => many::run(arguments, &set.processes().map_err(Failure::input)?),
         };
     }
-    // Clap requires a process or one of the other choices.
+    // Clap requires one of the group, and the others were handled above.
     let Some(word) = &arguments.process else { return Ok(()) };
     match named::processes(word, arguments)?.as_slice() {
         [pid] => one(arguments, *pid),
@@ -155,7 +155,7 @@ fn one(arguments: &Inspect, pid: u32) -> Result<(), Failure> {
         return looks.run(pid);
     }
     let root = arguments.root.as_deref().unwrap_or(Path::new("/"));
-    let inspector = detailed(root, arguments)?;
+    let inspector = inspector_as_requested(root, arguments)?;
     if let Some(directory) = &arguments.capture {
         return write_capture(directory, &inspector.capture(pid).map_err(Failure::input)?, pid);
     }
@@ -169,13 +169,13 @@ fn one(arguments: &Inspect, pid: u32) -> Result<(), Failure> {
 }
 
 /// An inspector of processes of this system.
-fn inspector(observer: Observer, detail: Detail) -> Result<Inspector, Failure> {
+fn new_inspector(observer: Observer, detail: Detail) -> Result<Inspector, Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     Ok(Inspector::new(host, observer, detail))
 }
 
 /// An inspector of one process with the requested detail.
-fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
+fn inspector_as_requested(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let host = Host::open(root).map_err(Failure::input)?;
     let detail = Detail {
         windows: arguments.html.is_some() || arguments.collapse,
@@ -188,12 +188,12 @@ fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     Ok(Inspector::new(host, observer.with_file_folios().with_tlb_runs(), detail))
 }
 
-/// An inspector that looks at a command while it runs. It collects no windows, which only the map of the address space
-/// needs.
+/// An inspector of a command while it runs. It collects no windows: the map of the address space is drawn from the inspection at
+/// exit.
 fn sampling_inspector(arguments: &Inspect) -> Result<Inspector, Failure> {
     let observer = Observer::open().map_err(Failure::input)?;
     let detail = Detail { sizes_only: arguments.sizes, jemalloc: !arguments.sizes, ..Detail::default() };
-    inspector(observer.with_file_folios().with_tlb_runs(), detail)
+    new_inspector(observer.with_file_folios().with_tlb_runs(), detail)
 }
 
 /// Writes a capture into new files. They contain addresses, so only the user who captures may read them.
@@ -207,20 +207,20 @@ fn write_capture(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(
     print(&results::printable(&again), false)
 }
 
-/// Writes a single look as OpenMetrics text, where the arguments ask for it.
+/// Writes the summaries as OpenMetrics text if --openmetrics is given.
 fn export(arguments: &Inspect, summaries: &[Summary]) -> Result<(), Failure> {
     let Some(file) = &arguments.openmetrics else { return Ok(()) };
     let text = inspection::openmetrics::text(summaries);
     output::write(file, &|to| to.write_all(text.as_bytes()))
 }
 
-/// Writes the map of the address space, where the arguments ask for it.
+/// Writes the map of the address space if --html is given.
 fn write_map(arguments: &Inspect, page_sizes: &PageSizes, inspected: &Inspection) -> Result<(), Failure> {
     let Some(file) = &arguments.html else { return Ok(()) };
     write_page(file, &html::report(inspected, &setting(page_sizes, inspected)))
 }
 
-/// Prints the inspection of one process.
+/// Writes and prints the inspection of one process; fails if a requirement is not met.
 fn show(arguments: &Inspect, page_sizes: &PageSizes, inspected: &Inspection) -> Result<(), Failure> {
     write_map(arguments, page_sizes, inspected)?;
     let judgements = Judgements::of(arguments, inspected);
@@ -229,10 +229,10 @@ fn show(arguments: &Inspect, page_sizes: &PageSizes, inspected: &Inspection) -> 
         judgements.add_to(&mut document);
         format!("{document:#}")
     } else {
-        judgements.below(inspection::process(inspected, arguments.regions, terminal_width()))
+        judgements.append_to(inspection::process(inspected, arguments.regions, terminal_width()))
     };
     print(&text, arguments.json)?;
-    judgements.exit()
+    judgements.check()
 }
 
 /// The page sizes and the time of the inspection, for the HTML page.

@@ -17,7 +17,7 @@ pub struct Merge {
     /// Stores, or what `compare --arm-of-boot --json` and `merge --json` printed
     #[arg(value_name = "STORE_OR_FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Only boots that measured this command
+    /// Only boots that measured exactly this command line; with a server, its command line and then that of the client
     #[arg(last = true)]
     command: Vec<OsString>,
     #[command(flatten)]
@@ -32,14 +32,17 @@ pub fn run(arguments: &Merge) -> Result<(), Failure> {
         parts.extend(parts::of_file(file)?);
     }
     let parts = of_command(parts, &arguments.command)?;
-    let merged = boots::merge(&parts).map_err(|error| match &commands(&parts)[..] {
-        [] | [_] => Failure::input(error),
-        several => Failure::Input(format!("{error}; choose one command with `-- COMMAND`: {}", several.join("; "))),
+    let merged = boots::merge(&parts).map_err(|error| {
+        let known = commands(&parts);
+        if known.len() < 2 {
+            return Failure::input(error);
+        }
+        Failure::Input(format!("{error}; choose one command with `-- COMMAND`: {}", known.join("; ")))
     })?;
     publish_merged(&merged, &arguments.forms)
 }
 
-/// The boots that measured a command; all of them if none is given.
+/// Keeps the boots that measured `command`. An empty command keeps all boots.
 fn of_command(mut parts: Vec<MeasuredBoots>, command: &[OsString]) -> Result<Vec<MeasuredBoots>, Failure> {
     if command.is_empty() {
         return Ok(parts);
@@ -47,12 +50,14 @@ fn of_command(mut parts: Vec<MeasuredBoots>, command: &[OsString]) -> Result<Vec
     let wanted = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let known = commands(&parts);
     parts.retain(|part| part.command() == wanted);
-    match (parts.is_empty(), known.is_empty()) {
-        (true, false) => {
-            Err(Failure::Input(format!("no boot measured {wanted:?}; they measured: {}", known.join("; "))))
-        }
-        _ => Ok(parts),
+    // That there are no boots at all is reported when they are merged.
+    if parts.is_empty() && !known.is_empty() {
+        return Err(Failure::Input(format!(
+            "no boot measured {wanted:?}; the measured commands are: {}",
+            known.join("; ")
+        )));
     }
+    Ok(parts)
 }
 
 /// The commands that boots measured, without duplicates.

@@ -340,7 +340,7 @@ fn hex(path: &Path) -> String {
 /// Starts the emulator. Signals that stop pagelab are passed on to it, and it dies with pagelab.
 fn start(command: Vec<OsString>, emulator: &Emulator) -> Result<Supervised, RecordError> {
     // An empty value overrides an inherited one: the plugin then detects the API version itself.
-    let version = emulator.plugin_version().unwrap_or_default();
+    let version = emulator.plugin_api_version().unwrap_or_default();
     let launch = Launch {
         command,
         user: None,

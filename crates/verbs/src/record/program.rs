@@ -19,8 +19,8 @@ pub const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
 pub const TESTED_VERSIONS: &str = "7.2 to 11.1";
 /// The first version that counts as newer than tested: development after 11.1 is numbered from 11.1.50.
 const FIRST_UNTESTED: [u32; 3] = [11, 1, 50];
-/// The first version that offers only version 7 of the plugin API: 11.1, whose development is numbered from 11.0.50.
-const WITH_USER_DATA: [u32; 3] = [11, 0, 50];
+/// The first version of QEMU that refuses plugins for an older API than 7: 11.1, whose development is numbered from 11.0.50.
+const FIRST_REQUIRING_API_7: [u32; 3] = [11, 0, 50];
 /// The mode bit that lets all users write.
 const WORLD_WRITABLE: u32 = 0o002;
 /// The file name that cargo gives the plugin.
@@ -42,14 +42,14 @@ pub struct Program {
 impl Program {
     /// Finds the ELF program that a command runs.
     pub fn of(command: &[OsString]) -> Result<Program, RecordError> {
-        let name = command.first().cloned().unwrap_or_default();
+        let mut name = command.first().cloned().unwrap_or_default();
         let mut path = tracer::resolve(&name)?;
-        let mut name_of_program = name;
         let mut arguments = command.get(1..).unwrap_or_default().to_vec();
+        // Each script, then the program.
         for _ in 0..=MAX_SCRIPTS {
             match executable_kind(&first_bytes(&path)?) {
                 ExecutableKind::Program(architecture) => {
-                    return Ok(Program { architecture, path, name: name_of_program, arguments });
+                    return Ok(Program { architecture, path, name, arguments });
                 }
                 ExecutableKind::Foreign(what) => return Err(RecordError::Foreign { path, what }),
                 ExecutableKind::Unknown => return Err(RecordError::NotAProgram(path)),
@@ -58,8 +58,8 @@ impl Program {
                     if let Some(argument) = argument {
                         arguments.insert(0, OsString::from_vec(argument));
                     }
-                    name_of_program = OsString::from_vec(interpreter);
-                    path = tracer::resolve(&name_of_program)?;
+                    name = OsString::from_vec(interpreter);
+                    path = tracer::resolve(&name)?;
                 }
             }
         }
@@ -79,7 +79,7 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>, RecordError> {
 /// QEMU user emulation for one instruction set.
 #[derive(Debug)]
 pub struct Emulator {
-    /// The path of QEMU's program.
+    /// The path of QEMU's binary.
     pub path: PathBuf,
     /// The name and version that QEMU reports.
     pub reported: trace::Emulator,
@@ -113,7 +113,7 @@ impl Emulator {
     /// The error if the emulator ended before anything was recorded. `hint`: as in [`RecordError::NothingRecorded`].
     pub fn nothing_recorded(&self, ended: ExitStatus, hint: String) -> RecordError {
         let (path, version) = (self.path.clone(), self.reported.version.clone());
-        // Checked only after a failure, because the check takes as long as a short program.
+        // Checked only after a failure: running `--help` takes about as long as running a short program.
         if self.lacks_plugins() {
             RecordError::NoPlugins { path, version }
         } else {
@@ -126,9 +126,9 @@ impl Emulator {
         output_of(&self.path, "--help").is_ok_and(|help| !help.lines().any(|line| line.starts_with("-plugin ")))
     }
 
-    /// The value of [`VERSION_VARIABLE`]; `None` if the plugin detects the version itself.
-    pub fn plugin_version(&self) -> Option<&'static str> {
-        (numbers(&self.reported.version) >= WITH_USER_DATA).then_some("7")
+    /// The version of the plugin API to pass in [`VERSION_VARIABLE`]; `None` if the plugin detects it itself.
+    pub fn plugin_api_version(&self) -> Option<&'static str> {
+        (numbers(&self.reported.version) >= FIRST_REQUIRING_API_7).then_some("7")
     }
 
     /// Whether this version is newer than those that recording was tested with.
@@ -139,9 +139,9 @@ impl Emulator {
 
 /// The numbers at the beginning of a version; 0 for each that is missing.
 fn numbers(version: &str) -> [u32; 3] {
-    let digits = version.split(|character: char| !character.is_ascii_digit() && character != '.').next();
-    let mut numbers = digits.unwrap_or_default().split('.').map(|number| number.parse().unwrap_or(0));
-    [(); 3].map(|()| numbers.next().unwrap_or(0))
+    let prefix = version.split(|character: char| !character.is_ascii_digit() && character != '.').next();
+    let mut numbers = prefix.unwrap_or_default().split('.').map(|number| number.parse().unwrap_or(0));
+    std::array::from_fn(|_| numbers.next().unwrap_or(0))
 }
 
 /// Runs QEMU with an option and returns its output.
@@ -154,37 +154,40 @@ fn output_of(path: &Path, option: &'static str) -> Result<String, RecordError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The version in QEMU's output: `qemu-x86_64 version 7.2.22 (Debian ...)`, `QEMU emulator version 7.2.22 (...)`.
+/// The version and the text after it, from a line such as `qemu-x86_64 version 7.2.22 (Debian ...)`, `QEMU emulator version 7.2.22 (...)`.
 fn version(line: &str) -> Option<&str> {
     let (_, version) = line.split_once(" version ")?;
     version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }
 
-/// Finds the plugin: the given path, or else the file that was installed with this program, next to it or in `../lib/pagelab`.
-/// Without a given path, a plugin that another user could have written is refused, because its code would run as this user.
+/// Finds the plugin: the path given by --plugin or else by [`PLUGIN_VARIABLE`], or else the file that was installed with pagelab, next to
+/// it or in `../lib/pagelab`. Without a given path, a plugin that another user could have written is refused, because its code would run as this user.
 pub fn plugin(named: Option<&Path>) -> Result<PathBuf, RecordError> {
     let variable = std::env::var_os(PLUGIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let named = named.map(Path::to_owned).or(variable);
-    let program = std::env::current_exe().unwrap_or_default();
-    let searched = named.as_ref().map_or_else(|| places(&program), |path| vec![path.clone()]);
+    let pagelab = std::env::current_exe().unwrap_or_default();
+    let searched = match &named {
+        Some(path) => vec![path.clone()],
+        None => places(&pagelab),
+    };
     let found = searched.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok());
     let found = found.ok_or(RecordError::NoPlugin { searched })?;
-    if named.is_some() || is_trusted(&found, &program) {
+    if named.is_some() || is_trusted(&found, &pagelab) {
         Ok(found)
     } else {
         Err(RecordError::ForeignPlugin { path: found })
     }
 }
 
-fn places(program: &Path) -> Vec<PathBuf> {
-    let folder = program.parent().unwrap_or(Path::new("."));
+fn places(pagelab: &Path) -> Vec<PathBuf> {
+    let folder = pagelab.parent().unwrap_or(Path::new("."));
     vec![folder.join(PLUGIN_FILE), folder.join("../lib/pagelab").join(PLUGIN_FILE)]
 }
 
-/// Whether only root or the owner of this program could have put the file there. The owner controls this program's code
-/// anyway.
-fn is_trusted(file: &Path, program: &Path) -> bool {
-    let Ok(owner) = std::fs::metadata(program).map(|of| of.uid()) else { return false };
+/// Whether the file and its directory belong to root or to the owner of pagelab, who controls pagelab's code anyway, and not every user
+/// may write them. Members of a group that may write them are trusted, as distributions with a group for each user do by default.
+fn is_trusted(file: &Path, pagelab: &Path) -> bool {
+    let Ok(owner) = std::fs::metadata(pagelab).map(|of| of.uid()) else { return false };
     let is_safe = |path: &Path| {
         std::fs::metadata(path).is_ok_and(|of| [0, owner].contains(&of.uid()) && of.mode() & WORLD_WRITABLE == 0)
     };
@@ -242,7 +245,7 @@ mod tests {
             ("12.0.0-rc1", Some("7"), true),
         ] {
             assert_eq!(
-                (of(version).plugin_version(), of(version).is_newer_than_tested()),
+                (of(version).plugin_api_version(), of(version).is_newer_than_tested()),
                 (passed, newer),
                 "{version}"
             );

@@ -11,7 +11,7 @@ use super::arguments::Run;
 use super::inputs;
 use super::lowered::compare_arguments;
 use super::plan::{HostRow, Progress};
-use super::programs::Subject;
+use super::programs::HostSubject;
 use crate::compare::in_study;
 use crate::compare::resumed::InStudy;
 use crate::failure::{Failure, report};
@@ -124,6 +124,6 @@ pub fn of_row(definition: &Definition, row: &HostRow<'_>) -> OfStudy {
     OfStudy {
         study: definition.name.clone(),
         workload: row.workload.name.clone(),
-        subject: Subject { compare, programs: row.programs.clone() }.text(),
+        subject: HostSubject { compare, programs: row.programs.clone() }.text(),
     }
 }

@@ -13,7 +13,7 @@ use study_files::matrix::RowSource;
 
 use super::lacking::check_dependencies;
 use super::lowered::{CompareArguments, compare_arguments, is_over_boots};
-use super::programs::{Files, Programs, Subject, rebuilt};
+use super::programs::{FileHashes, HostSubject, Programs, rebuilt};
 use super::{guest_boots, inputs};
 use crate::compare::in_study;
 use crate::compare::resumed::{Resumed, time_s};
@@ -88,7 +88,7 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
         definition.workloads.iter().map(|workload| compare_arguments(definition, workload)).collect();
     let wanted: BTreeSet<Vec<String>> = all.iter().flatten().map(|one| identity(definition, &one.subject)).collect();
     let mut stored = by_arguments(definition, store, &wanted)?;
-    let mut files = Files::default();
+    let mut files = FileHashes::default();
     let rows = definition.workloads.iter().zip(all.iter().cloned()).map(|(workload, compare_arguments)| {
         if let Ok(compare_arguments) = &compare_arguments {
             in_study::check(&compare_arguments.words)
@@ -149,7 +149,7 @@ fn by_arguments(
     let mut all: BTreeMap<Vec<String>, Stored> = BTreeMap::new();
     let Some(store) = store else { return Ok(all) };
     for (OfStudy { subject, .. }, id) in store.comparisons_of(&definition.name).map_err(Failure::input)? {
-        let Some(subject) = Subject::read(&subject) else { continue };
+        let Some(subject) = HostSubject::read(&subject) else { continue };
         let words = identity(definition, &subject.compare);
         if !wanted.contains(&words) {
             continue;

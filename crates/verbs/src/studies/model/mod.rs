@@ -23,7 +23,7 @@ use self::subject::{Subject, is_machine, recorded};
 use super::arguments::Run;
 use super::lacking::check_dependencies;
 use super::lowered::is_over_boots;
-use super::programs::Files;
+use super::programs::FileHashes;
 use crate::failure::{Failure, report};
 use crate::sim::{self, TraceCosts, machines};
 
@@ -67,7 +67,7 @@ pub fn rows(definition: &Definition, store: Option<&Store>) -> Result<Vec<ModelR
     let known = store.map(|store| store.simulations_of(&definition.name)).transpose().map_err(Failure::input)?;
     let known = known.unwrap_or_default();
     let machines = machines_of(definition)?;
-    let mut files = Files::default();
+    let mut files = FileHashes::default();
     let subject = |one: Workload| (Subject::of(definition, &one, &mut files), one);
     let asked: Vec<(Subject, Workload)> = if machines.is_empty() {
         Vec::new()

@@ -14,7 +14,7 @@ use crate::failure::{Failure, report};
 use crate::record::OUTSIDE;
 use crate::sim;
 use crate::studies::inputs;
-use crate::studies::programs::Files;
+use crate::studies::programs::FileHashes;
 
 /// The trace of a workload: the earlier recording if nothing has changed since, otherwise a new one.
 ///
@@ -39,7 +39,7 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
         *first = pagelab.to_string_lossy().into_owned();
     }
     // The subject is computed only now, because inputs that were just made may be programs.
-    let subject = Subject::of(definition, workload, &mut Files::default()).text();
+    let subject = Subject::of(definition, workload, &mut FileHashes::default()).text();
     let is_of = |known: String| {
         let Workload { skipped, .. } = workload;
         known == subject && sim::is_trace_of(&file, &words, definition.stopping.recorded, *skipped)

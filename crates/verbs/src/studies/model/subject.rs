@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use study_files::definition::{Definition, Workload};
 
 use crate::studies::inputs;
-use crate::studies::programs::{Files, Programs, rebuilt};
+use crate::studies::programs::{FileHashes, Programs, rebuilt};
 
 /// The version of this pagelab, with the commit from which it was built.
 const PAGELAB: &str = env!("PAGELAB_VERSION");
@@ -62,10 +62,10 @@ pub fn is_machine(recorded: &[String]) -> bool {
 
 impl Subject {
     /// The subject of a workload, for any machine.
-    pub fn of(definition: &Definition, workload: &Workload, files: &mut Files) -> Subject {
+    pub fn of(definition: &Definition, workload: &Workload, files: &mut FileHashes) -> Subject {
         let trace = workload.trace.as_ref().map(|trace| Trace {
             file: Path::new(trace).file_name().map(|name| name.to_string_lossy().into_owned()),
-            sha256: files.sha256(Path::new(trace)),
+            sha256: files.hash(Path::new(trace)),
         });
         let is_recorded = trace.is_none();
         let placed = workload.with_input_paths(inputs::portable_name);
