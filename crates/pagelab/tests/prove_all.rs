@@ -72,7 +72,8 @@ fn wall_times_that_contain_looks_are_named() {
     assert!(warned(&document), "{:#}", document["warnings"]);
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     table.assert_stdout(&[
-        "warning: under base inspections of memory before it is given back (--prove-all) take",
+        "warning: under base the wall time includes",
+        "spent on inspecting memory that was about to be given back (--prove-all)",
         "times from one without",
     ]);
 }

@@ -20,7 +20,7 @@ fn a_daemon_is_named_and_its_cpu_time_decides() {
     let daemon = c_program(&bench, "daemon", &format!("if (fork()) return 0; setsid(); {work}"));
     let ran = ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &daemon));
     ran.assert_exit(0, &[]).assert_stdout(&[
-        "the command's first process ends while others continue",
+        "the command's first process ends while others keep running",
         "so CPU time decides",
         "--server",
     ]);
@@ -47,7 +47,8 @@ fn a_real_daemon_is_named() {
     let socket = bench.word("daemon.sock");
     let command = ["redis-server", "--port", "0", "--unixsocket", &socket, "--daemonize", "yes", "--save", ""];
     let ran = ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&command)));
-    ran.assert_exit(0, &[]).assert_stdout(&["first process ends while others continue", "redis-server --daemonize no"]);
+    ran.assert_exit(0, &[])
+        .assert_stdout(&["first process ends while others keep running", "redis-server --daemonize no"]);
     assert_eq!(processes_with(&socket).len(), 0, "no trial leaves a process behind");
 }
 

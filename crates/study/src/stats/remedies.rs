@@ -70,7 +70,7 @@ impl Warning {
             Warning::FirstProcessEnds { ratio, cpu_decides } => {
                 let decides = if *cpu_decides { ", so CPU time decides" } else { "" };
                 format!(
-                    "the command's first process ends while others keep running (they use {:.0} % of the CPU time), so the wall time does \
+                    "the command's first process ends while others keep running (they use {:.0} % of the CPU time): the wall time does \
                      not cover the whole program{decides}",
                     ratio * 100.0
                 )
