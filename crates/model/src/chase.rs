@@ -66,7 +66,7 @@ pub fn load_cost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64)
     let after = simulation.outcome()?;
     let per_load = |of: fn(&Outcome) -> u64| (of(&after) - of(&before)) as f64 / pages.len() as f64;
     Ok(LoadCost {
-        cycles: per_load(Outcome::most_lost_cycles),
+        cycles: per_load(Outcome::max_lost_cycles),
         first_level_misses: per_load(|outcome| outcome.first_level.total()),
         walks: per_load(|outcome| outcome.walks),
     })

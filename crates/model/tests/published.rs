@@ -30,7 +30,7 @@ fn cycles(policy: &str, order: &[u32]) -> f64 {
             };
             simulation.runs(0, &chunk, numbers, 0..numbers.len());
         }
-        simulation.outcome().unwrap().most_lost_cycles()
+        simulation.outcome().unwrap().max_lost_cycles()
     };
     let written = lap(&(0..PAGES as u32).collect::<Vec<u32>>());
     (lap(order) - written) as f64

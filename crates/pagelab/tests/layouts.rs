@@ -79,7 +79,7 @@ fn figures_spread_over_layouts_and_the_seed_decides() {
     assert_eq!((&base["least"], &base["most"]), (&base["median"], &base["without_randomisation"]));
     let answer = &ten["traces"][0]["answers"][0];
     assert!(answer["sentence"].as_str().unwrap().contains("Counts are medians over 10 randomised layouts"), "{answer}");
-    let lost = |policy: &str| spread(&ten, policy, "most_lost_cycles")["median"].as_f64().unwrap();
+    let lost = |policy: &str| spread(&ten, policy, "max_lost_cycles")["median"].as_f64().unwrap();
     let ratio = lost(answer["best"][0].as_str().unwrap()) / lost("base");
     assert!((answer["lost_cycles_ratio"].as_f64().unwrap() - ratio).abs() < 1e-9, "{answer}");
     let text = sim(&["--layouts", "3", "--html", &page]);

@@ -92,7 +92,7 @@ fn rates_are_per_instruction_and_per_run() {
     let walks = cell["walks"].as_f64().unwrap();
     assert_eq!(cell["per_instruction"]["walks"].as_f64().unwrap(), walks / instructions);
     assert_eq!(cell["per_run"]["walks"].as_f64().unwrap(), walks / runs);
-    assert!(cell["per_run"]["most_lost_cycles"].as_f64().unwrap() > 0.0);
+    assert!(cell["per_run"]["max_lost_cycles"].as_f64().unwrap() > 0.0);
     assert!(document["machines"][0]["figures"].as_array().unwrap().len() > 20);
 }
 

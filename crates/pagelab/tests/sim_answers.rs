@@ -24,7 +24,7 @@ fn the_end_is_a_sentence_for_each_machine() {
     assert_eq!((&cascade["machine"], &cascade["provenance"]), (&"cascade-lake".into(), &"modelled".into()));
     assert_eq!((&cascade["best"], &cascade["reference"]), (&serde_json::json!(["thp"]), &"base".into()));
     let cell = |at: usize| &document["traces"][0]["simulations"][at];
-    let lost = |at: usize| cell(at)["most_lost_cycles"].as_f64().unwrap();
+    let lost = |at: usize| cell(at)["max_lost_cycles"].as_f64().unwrap();
     assert_eq!(cascade["lost_cycles_ratio"].as_f64().unwrap(), lost(1) / lost(0));
     let sentence = cascade["sentence"].as_str().unwrap();
     for part in [

@@ -410,7 +410,7 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
     let row = rows.iter().find(|row| row["workload"] == "sleep under thp").unwrap();
     let ratio = row["cells"][0]["effects"]["wall_s"]["ratio"].as_f64().unwrap();
     assert!((ratio - 0.5).abs() < 1e-6, "{ratio}");
-    assert_eq!(row["cells"][0]["standing"]["standing"], "undecided", "one boot of each says nothing of boots");
+    assert_eq!(row["cells"][0]["conclusion"]["conclusion"], "undecided", "one boot of each says nothing of boots");
     assert_eq!(row["origins"].as_array().unwrap().len(), 2);
     study(&bench, "report", &file, &[]).ran().assert_exit(0, &[]).assert_stdout(&["sleep under thp"]);
     assert!(!run(&[]).assert_exit(0, &[]).stderr.contains("workload 1"), "both boots are done");

@@ -73,7 +73,7 @@ fn a_trace_of_another_content_is_simulated_anew() {
     study(bench, &["run", &file]).ran().assert_exit(1, &["simulating 1 of 1", "own"]);
     let (state_of, why) = state(bench, &file);
     assert!(state_of == "failed" && why.contains("a.trace"), "{state_of}: {why}");
-    assert_eq!(row(bench, &file)["cells"][0]["standing"]["why"], why);
+    assert_eq!(row(bench, &file)["cells"][0]["conclusion"]["why"], why);
     fs::write(&traced.file, content).unwrap();
     assert_eq!(state(bench, &file), ("done".to_owned(), String::new()));
     assert_eq!(walks(bench, &file), before);
@@ -87,7 +87,7 @@ fn reports_a_missing_trace_before_and_after_the_run() {
     assert!(state_of == "missing" && why.contains("there is no trace") && why.contains("none.trace"), "{why}");
     let ran = study(&bench, &["run", &file]).ran();
     ran.assert_exit(1, &["none.trace"]).assert_stdout(&["0 of 1 rows are done"]);
-    let shown = row(&bench, &file)["cells"][0]["standing"]["why"].as_str().unwrap().to_owned();
+    let shown = row(&bench, &file)["cells"][0]["conclusion"]["why"].as_str().unwrap().to_owned();
     assert!(shown.contains("none.trace"), "{shown}");
 }
 
@@ -302,7 +302,7 @@ fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
     let walks = |at: usize| row["cells"][at]["medians"]["walks"].as_f64();
     // The walks are for three pages of data and one of code, all within one 2M leaf.
     assert_eq!([0, 1, 2, 3].map(walks), [Some(1.0), None, Some(1.0), Some(4.0)], "{row}");
-    assert!(row["cells"][1]["standing"]["why"].as_str().unwrap().contains("models have no such policy"), "{row}");
+    assert!(row["cells"][1]["conclusion"]["why"].as_str().unwrap().contains("models have no such policy"), "{row}");
     let recorded = row["origins"][0]["commands"][0].to_string();
     assert!(recorded.contains("--system") && recorded.contains("\"--skip\",\"1000\""), "{recorded}");
     assert!(row["notes"].to_string().contains("a whole machine was recorded"), "{row}");

@@ -89,12 +89,12 @@ struct Entry<'a> {
 impl Entry<'_> {
     /// Cycles lost to translation: the minimum (all walkers always busy) and the maximum (one walk at a time).
     fn lost(&self) -> [f64; 2] {
-        [self.cost.least_lost_cycles as f64, self.cost.most_lost_cycles as f64]
+        [self.cost.min_lost_cycles as f64, self.cost.max_lost_cycles as f64]
     }
 
     /// Cycles of translation (one walk at a time) plus cycles of the kernel; `None` if the kernel's are unknown.
     fn with_kernel(&self) -> Option<f64> {
-        self.cost.kernel.map(|kernel| self.cost.most_lost_cycles as f64 + kernel.total() as f64)
+        self.cost.kernel.map(|kernel| self.cost.max_lost_cycles as f64 + kernel.total() as f64)
     }
 }
 
@@ -173,7 +173,7 @@ impl<'a> Candidates<'a> {
             |of: fn(&Cost) -> u64| (of(reference.cost) > 0).then(|| of(first.cost) as f64 / of(reference.cost) as f64);
         answer.best = names(&best);
         answer.reference = Some(reference.policy.to_owned());
-        answer.lost_ratio = ratio(|cost| cost.most_lost_cycles);
+        answer.lost_ratio = ratio(|cost| cost.max_lost_cycles);
         answer.resident_ratio = ratio(|cost| cost.resident_peak_bytes);
         let cycles = self.time.cycles(reference.cost);
         answer.time_cycles = cycles;
@@ -205,7 +205,7 @@ impl<'a> Candidates<'a> {
                 "on {}, {} loses {} to translation",
                 self.name,
                 only.policy,
-                lost_in_words(only.cost, only.cost.most_lost_cycles)
+                lost_in_words(only.cost, only.cost.max_lost_cycles)
             ),
         };
         vec![
@@ -356,7 +356,7 @@ impl<'a> Candidates<'a> {
     /// A sentence if a large part of the lost cycles are hits in the second-level TLB, which no larger second level saves.
     fn hits_of_second_level(&self, entry: Entry<'_>) -> Option<String> {
         let hits = entry.cost.figure("second_hit_cycles")? as f64;
-        let share = hits / entry.cost.most_lost_cycles.max(1) as f64;
+        let share = hits / entry.cost.max_lost_cycles.max(1) as f64;
         let mut costs = self.figures().filter(|figure| figure.key.ends_with(HIT_CYCLES) && figure.value != "0");
         let cost = costs.next().filter(|first| costs.all(|other| other.value == first.value));
         let cost = cost.map_or(String::new(), |cost| {
@@ -430,7 +430,7 @@ fn of_stores(cost: &Cost) -> String {
 /// `85.0 % less translation time than base (0.169 cycles per 1000 instructions against 1.125), for about the same peak memory
 /// (4.96M against 4.88M); held on 97 % of the memory`
 fn less(best: Entry<'_>, reference: Entry<'_>) -> String {
-    let lost = |entry: Entry<'_>| entry.cost.most_lost_cycles;
+    let lost = |entry: Entry<'_>| entry.cost.max_lost_cycles;
     if best.policy == reference.policy {
         return lost_in_words(best.cost, lost(best));
     }
@@ -447,7 +447,7 @@ fn less(best: Entry<'_>, reference: Entry<'_>) -> String {
 
 /// A sentence if the model's bound on translation exceeds the program's time.
 fn contradicted(reference: Entry<'_>, cycles: f64) -> Option<String> {
-    (reference.cost.most_lost_cycles as f64 > cycles).then(|| {
+    (reference.cost.max_lost_cycles as f64 > cycles).then(|| {
         "Translation alone would take longer than that time: walks overlap, or the time is of a faster processor, so the share says \
          little"
             .to_owned()

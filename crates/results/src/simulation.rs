@@ -113,9 +113,9 @@ pub struct Cost {
     /// Page table entries read by walks.
     pub walk_references: u64,
     /// Cycles lost if all walkers are always busy.
-    pub least_lost_cycles: u64,
+    pub min_lost_cycles: u64,
     /// Cycles lost if walks are done one at a time.
-    pub most_lost_cycles: u64,
+    pub max_lost_cycles: u64,
     /// Cycles of the kernel at faults, if the machine file gives their costs.
     pub kernel: Option<KernelCycles>,
     /// Page faults.

@@ -44,7 +44,7 @@ const SPREAD: [(&str, &str); 6] = [
     ("tables", "all_table_peak_bytes"),
     ("L1 misses", "first_level_misses"),
     ("walks", "walks"),
-    ("cycles", "most_lost_cycles"),
+    ("cycles", "max_lost_cycles"),
 ];
 
 impl Spread {
@@ -56,7 +56,7 @@ impl Spread {
     /// The range of the cycles lost to translation, in words; `None` if layouts differ by no more than the model can
     /// distinguish.
     pub fn loss_in_words(&self) -> Option<String> {
-        let FigureSpread { least, most, .. } = self.figure("most_lost_cycles")?;
+        let FigureSpread { least, most, .. } = self.figure("max_lost_cycles")?;
         let differs = *most as f64 > *least as f64 * (1.0 + MIN_DIFFERENCE_RATIO);
         let [least, most] = [least, most].map(|cycles| figure::long(*cycles as f64, Unit::Count));
         differs.then(|| format!("{} loses {least} to {most} cycles to translation", self.policy))

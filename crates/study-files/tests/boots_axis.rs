@@ -8,7 +8,7 @@ use policy::verdict::Holding;
 use study::comparison::Comparison;
 use study::runner::compare;
 use study_files::definition::{Definition, Size, Wire};
-use study_files::matrix::{Agreement, Matrix, Row, Standing, boots};
+use study_files::matrix::{Agreement, Conclusion, Matrix, Row, boots};
 
 fn definition() -> Definition {
     let wire = serde_json::json!({
@@ -64,7 +64,7 @@ fn two_kernels_are_arms_of_any_study() {
     assert!(expected.as_flattened().iter().all(|row| pairs.contains(row)), "{pairs:?}");
     let all = rows.iter().find(|row| row.machine == boots::ALL_HOSTS).unwrap();
     assert_eq!(all.cells.iter().map(|cell| cell.policy.as_str()).collect::<Vec<_>>(), ["new", "old"]);
-    assert_eq!((&all.cells[0].standing, &all.cells[1].standing), (&Standing::Better, &Standing::Baseline));
+    assert_eq!((&all.cells[0].conclusion, &all.cells[1].conclusion), (&Conclusion::Better, &Conclusion::Baseline));
     let change = all.cells[0].effects["wall_s"];
     assert!((change.ratio - 0.8).abs() < 0.02 && change.low.is_some(), "{change:?}");
     assert_eq!(change.blocks, 12, "a boot is one observation");
@@ -78,15 +78,15 @@ fn one_boot_each_is_undecided_and_reported() {
     let rows = rows(&two);
     assert_eq!(rows.len(), 2, "there is no row for all hosts if there is only one");
     let cell = &rows[0].cells[0];
-    assert_eq!((&cell.standing, cell.effects["wall_s"].low), (&Standing::Undecided, None));
+    assert_eq!((&cell.conclusion, cell.effects["wall_s"].low), (&Conclusion::Undecided, None));
     assert!(rows[0].notes.iter().any(|note| note.contains("one boot")), "{:?}", rows[0].notes);
 }
 
 #[test]
 fn a_missing_boot_has_a_cell_with_a_reason_and_other_kernels_are_ignored() {
     let rows = rows(&[("one", boot(1, "6.1.90", 1, 1.0)), ("one", boot(1, "6.6.1", 2, 0.5))]);
-    let why = Standing::None { why: "no boot that has it was measured".to_owned() };
-    assert_eq!(rows[0].cells[0].standing, why);
+    let why = Conclusion::None { why: "no boot that has it was measured".to_owned() };
+    assert_eq!(rows[0].cells[0].conclusion, why);
     assert_eq!(rows[0].origins.len(), 1, "6.6 matches no boot of the study");
 }
 

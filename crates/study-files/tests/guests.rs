@@ -15,7 +15,7 @@ use study::metric::{Direction, Metric, Observation, Unit, names};
 use study::runner::compare;
 use study::stats::boots::boots_needed;
 use study_files::definition::{Definition, DefinitionError, Size, Wire};
-use study_files::matrix::{Matrix, Standing, kernels};
+use study_files::matrix::{Conclusion, Matrix, kernels};
 
 fn wire(boots: serde_json::Value) -> Result<Definition, DefinitionError> {
     let wire = serde_json::json!({
@@ -165,7 +165,7 @@ fn kernels_are_compared_under_each_policy_and_policies_on_each_kernel() {
     for row in &rows {
         let change = row.cost_ratio(&row.cells[0]).unwrap();
         assert!((change - 0.8).abs() < 0.02, "{change}");
-        assert_eq!((&row.cells[0].standing, &row.cells[1].standing), (&Standing::Better, &Standing::Baseline));
+        assert_eq!((&row.cells[0].conclusion, &row.cells[1].conclusion), (&Conclusion::Better, &Conclusion::Baseline));
         assert_eq!(row.notes, [""; 0], "different kernels are the question, not a limit");
     }
     let of_policies = kernels::of_policies(&definition, &named);
@@ -185,11 +185,11 @@ fn emulated_rows_are_marked_and_a_kernel_without_a_policy_has_a_reason() {
     }
     let (definition, named) = (definition(), named(&boots));
     let rows = kernels::of_kernels(&definition, &named).unwrap().rows;
-    let why = |standing: &Standing| matches!(standing, Standing::None { why } if why.contains("no THP in this kernel"));
-    assert!(why(&rows[1].cells[1].standing), "{:?}", rows[1].cells[1]);
+    let why = |conclusion: &Conclusion| matches!(conclusion, Conclusion::None { why } if why.contains("no THP in this kernel"));
+    assert!(why(&rows[1].cells[1].conclusion), "{:?}", rows[1].cells[1]);
     let of_policies = kernels::of_policies(&definition, &named).rows;
     assert_eq!(of_policies[1].machine, "old, emulated");
-    assert!(why(&of_policies[1].cells[1].standing));
+    assert!(why(&of_policies[1].cells[1].conclusion));
 }
 
 /// The guests of a kernel took too long, so none of its boots has a trial that counts.
@@ -201,7 +201,7 @@ fn does_not_advise_a_manual_boot_for_a_kernel_without_a_trial() {
     let of_policies = kernels::of_policies(&definition, &named).rows;
     let of_old = of_policies.iter().find(|row| row.machine == "old").unwrap();
     for cell in &of_old.cells {
-        let Standing::None { why } = &cell.standing else { panic!("{cell:?}") };
+        let Conclusion::None { why } = &cell.conclusion else { panic!("{cell:?}") };
         assert_eq!(why, "no trial of it counted");
     }
 }

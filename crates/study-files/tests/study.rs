@@ -10,7 +10,7 @@ use study::comparison::{Comparison, Ended};
 use study::metric::Provenance;
 use study::runner::compare;
 use study_files::definition::{DefinitionError, Size, Wire, WireSuite};
-use study_files::matrix::{Agreement, Cell, Matrix, Row, Standing};
+use study_files::matrix::{Agreement, Cell, Conclusion, Matrix, Row};
 
 fn wire(workloads: serde_json::Value) -> Wire {
     serde_json::from_value(serde_json::json!({
@@ -266,7 +266,7 @@ fn a_policy_that_was_not_held_counts_but_is_not_compared_with_published_figures(
     let definition = serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Standard).unwrap();
     let matrix = Matrix::of(&policies(), "base", vec![not_held], &definition.published);
     let cell = &matrix.rows[0].cells[1];
-    assert_eq!((&cell.standing, cell.is_held), (&Standing::Better, false));
+    assert_eq!((&cell.conclusion, cell.is_held), (&Conclusion::Better, false));
     assert_eq!((matrix.totals[1].mean.map(|mean| mean.of), matrix.totals[1].is_held), (Some(1), false));
     assert_eq!(matrix.published[0].found, None);
 }
@@ -277,15 +277,15 @@ fn a_claim_is_withdrawn_if_it_is_not_significant_among_many_workloads() {
     let mut rows: Vec<Row> = (1..40).map(alike).collect();
     // A cell that is just significant on its own.
     let cell = &mut rows[0].cells[1];
-    cell.standing = Standing::Better;
+    cell.conclusion = Conclusion::Better;
     cell.effects.get_mut("wall_s").unwrap().p_adjusted = Some(0.03);
     let alone = Matrix::of(&policies(), "base", vec![rows[0].clone()], &[]);
-    assert_eq!((&alone.rows[0].cells[1].standing, alone.rows[0].cells[1].q), (&Standing::Better, Some(0.03)));
+    assert_eq!((&alone.rows[0].cells[1].conclusion, alone.rows[0].cells[1].q), (&Conclusion::Better, Some(0.03)));
     for row in &mut rows[1..] {
         row.cells[1].effects.get_mut("wall_s").unwrap().p_adjusted = Some(0.5);
     }
     let among = Matrix::of(&policies(), "base", rows, &[]);
-    assert_eq!(among.rows[0].cells[1].standing, Standing::NotAfterCorrection);
+    assert_eq!(among.rows[0].cells[1].conclusion, Conclusion::NotAfterCorrection);
     assert_eq!(among.rows[0].cells[1].q, Some(0.5));
 }
 
@@ -296,8 +296,8 @@ fn a_policy_without_figures_has_a_reason() {
     let policies = vec!["base".to_owned(), "thp".to_owned(), "contig-64k".to_owned(), "mthp-64k".to_owned()];
     let left_out = [("contig-64k".to_owned(), "a model's".to_owned())];
     let row = Row::of_comparison("a", "a host", &policies, &comparison, &left_out);
-    let why = |cell: &Cell| match &cell.standing {
-        Standing::None { why } => why.clone(),
+    let why = |cell: &Cell| match &cell.conclusion {
+        Conclusion::None { why } => why.clone(),
         other => format!("{other:?}"),
     };
     assert_eq!(row.cells.iter().map(why).collect::<Vec<_>>()[2..], ["a model's", "the comparison has no such policy"]);

@@ -4,6 +4,7 @@
 //! merged again: set_direct_map_default leaves them split, and the kernel rebuilds large ones only after set_memory_rox (Linux
 //! 6.15, arch/x86/mm/pat/set_memory.c).
 
+mod availability;
 mod changes;
 mod config;
 mod features;
@@ -12,9 +13,9 @@ mod marker;
 mod ptdump;
 mod reading;
 mod remainder;
-mod standing;
 mod status;
 
+pub use availability::{Availability, availabilities, availability};
 pub use changes::{Changes, changes};
 pub use config::KernelConfig;
 pub(crate) use features::cost_of_leaves;
@@ -24,5 +25,4 @@ pub use marker::{MARKER_FILE, Marker, MarkerError, mark_of};
 pub(crate) use reading::counted_leaves;
 pub use reading::leaves;
 pub use remainder::Remainder;
-pub use standing::{Availability, availabilities, availability};
 pub use status::{Status, status};

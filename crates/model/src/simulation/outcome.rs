@@ -143,12 +143,12 @@ impl Outcome {
     }
 
     /// Upper bound of the cycles lost to translation: one walk at a time, and no overlap with other work.
-    pub fn most_lost_cycles(&self) -> u64 {
+    pub fn max_lost_cycles(&self) -> u64 {
         self.second_hit_cycles + self.walk_cycles
     }
 
     /// Lower bound of the cycles lost to translation: all walkers work all the time.
-    pub fn least_lost_cycles(&self) -> u64 {
+    pub fn min_lost_cycles(&self) -> u64 {
         self.second_hit_cycles + self.walk_cycles / u64::from(self.walkers)
     }
 }

@@ -7,7 +7,7 @@ fn the_arm_of_a_boot_is_measured_or_there_is_none() {
     let bench = Bench::new();
     let boot = this_boot();
     let policies = boot["policies"].as_array().unwrap();
-    let has = policies.iter().find(|row| row["standing"] == "now");
+    let has = policies.iter().find(|row| row["state"] == "now");
     let ran = bench.compare(&["--arm-of-boot", "--min-blocks", "2"], &bench.touch()).ran();
     match has {
         Some(row) => {
@@ -28,7 +28,7 @@ fn the_arm_of_a_boot_is_measured_or_there_is_none() {
             ran.assert_exit(3, &["nothing to compare", "direct-map"]);
         }
     };
-    for row in policies.iter().filter(|row| row["standing"] != "now") {
+    for row in policies.iter().filter(|row| row["state"] != "now") {
         let policy = row["policy"].as_str().unwrap();
         let refused = bench.compare(&["--arm-of-boot", "-p", policy], &bench.touch()).ran();
         refused.assert_exit(3, &["there is nothing to compare", policy]);
@@ -120,7 +120,7 @@ fn boots_that_answer_differently_end_with_1() {
 fn an_unreadable_stored_comparison_is_left_out_and_reported() {
     let bench = Bench::new();
     let policies = this_boot()["policies"].clone();
-    let has_arm = policies.as_array().unwrap().iter().any(|row| row["standing"] == "now");
+    let has_arm = policies.as_array().unwrap().iter().any(|row| row["state"] == "now");
     if !needs(&[program("python3"), ("a boot that has an arm", has_arm)]) {
         return;
     }

@@ -18,10 +18,10 @@ fn status(bench: &Bench, root: &Path) -> Value {
     bench.pagelab(&["direct-map", "status", "--json", "--root", root.to_str().unwrap()]).ran().json()
 }
 
-fn standing(document: &Value, policy: &str) -> String {
+fn state_of(document: &Value, policy: &str) -> String {
     let policies = document["policies"].as_array().unwrap();
     let row = policies.iter().find(|row| row["policy"] == policy).unwrap_or_else(|| panic!("{policy}: {document:#}"));
-    row["standing"].as_str().unwrap().to_string()
+    row["state"].as_str().unwrap().to_string()
 }
 
 fn this_boot() -> Value {

@@ -13,12 +13,12 @@ fn captured_hosts_answer() {
     assert_eq!(recent["schema"], "pagelab.direct-map-status/1");
     assert_eq!(recent["leaves"][2]["bytes"], json!(25_165_824u64 << 10));
     assert_eq!(recent["changes"][0], json!({ "leaf_bytes": 2 << 20, "splits": 4, "collapses": 0 }));
-    let of = |document: &Value| ["1g", "2m", "4k"].map(|leaf| standing(document, &format!("direct-map-{leaf}")));
+    let of = |document: &Value| ["1g", "2m", "4k"].map(|leaf| state_of(document, &format!("direct-map-{leaf}")));
     assert_eq!(of(&recent), ["now", "by_demotion", "by_demotion"]);
     assert_eq!(of(&status(&bench, &fixture("x86_64-5.10"))), ["no", "by_demotion", "by_demotion"]);
     let root = fixture("aarch64-64k-6.12");
     let unseen = status(&bench, &root);
-    assert_eq!(["512m", "64k"].map(|leaf| standing(&unseen, &format!("direct-map-{leaf}"))), ["unknown", "unknown"]);
+    assert_eq!(["512m", "64k"].map(|leaf| state_of(&unseen, &format!("direct-map-{leaf}"))), ["unknown", "unknown"]);
     assert!(unseen["unknown"]["remedy"].as_str().unwrap().contains("mount -t debugfs"), "{unseen:#}");
     let ran = bench.pagelab(&["direct-map", "status", "--root", root.to_str().unwrap()]).ran();
     ran.assert_exit(0, &[]).assert_stdout(&["unknown, because /proc/meminfo has no lines DirectMap"]);
@@ -42,7 +42,7 @@ fn a_captured_dump_of_page_tables_answers_where_meminfo_does_not() {
     assert_eq!(document["source"], "/sys/kernel/debug/kernel_page_tables");
     assert_eq!(document["leaves"][0]["contiguous_bytes"], json!(512u64 << 20));
     assert_eq!(
-        (standing(&document, "direct-map-512m"), standing(&document, "direct-map-64k")),
+        (state_of(&document, "direct-map-512m"), state_of(&document, "direct-map-64k")),
         ("now".into(), "by_demotion".into())
     );
 }
@@ -87,7 +87,7 @@ fn bytes_split_by_a_demotion_prove_leaves_where_counters_start_too_high() {
     fs::write(root.join("proc/zoneinfo"), "Node 0, zone   Normal\n        present  2097152\n").unwrap();
     let share = |document: &Value| document["leaves"][1]["least_share_ratio"].as_f64().unwrap();
     let counted = status(&bench, &root);
-    assert_eq!(standing(&counted, "direct-map-2m"), "by_demotion", "{counted:#}");
+    assert_eq!(state_of(&counted, "direct-map-2m"), "by_demotion", "{counted:#}");
     assert!((share(&counted) - 0.742).abs() < 1e-3, "{counted:#}");
     let why = counted["policies"].to_string();
     let found = "74.2 to 99.2 % of the direct map of this boot is in leaves of 2M";
@@ -100,7 +100,7 @@ fn bytes_split_by_a_demotion_prove_leaves_where_counters_start_too_high() {
     fs::create_dir_all(root.join("run")).unwrap();
     fs::write(root.join("run/pagelab.direct-map.json"), mark.to_string()).unwrap();
     let known = status(&bench, &root);
-    assert_eq!(standing(&known, "direct-map-2m"), "now", "{known:#}");
+    assert_eq!(state_of(&known, "direct-map-2m"), "now", "{known:#}");
     assert!((share(&known) - 0.992).abs() < 1e-3, "{known:#}");
     assert_eq!(known["leaves"][2]["possible_bytes"], 0);
     assert_eq!(known["demoted"]["split"], json!([{ "leaf_bytes": 1 << 30, "bytes": 8u64 << 30 }]));

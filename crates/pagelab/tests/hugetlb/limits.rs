@@ -63,7 +63,7 @@ fn a_group_without_room_for_a_page_does_not_have_the_policy() {
     let hugetlb = policies.iter().find(|line| line["policy"] == "hugetlb-2m").unwrap();
     assert!(hugetlb["needs"].as_str().unwrap().contains("hugetlb.2MB.max is 0"), "{hugetlb:#}");
     let fact = doctor["facts"].as_array().unwrap().iter().find(|fact| fact["name"] == "hugetlb limit").unwrap();
-    assert_eq!((&fact["value"], &fact["standing"]), (&"2M: 0 of 0 left".into(), &"limited".into()));
+    assert_eq!((&fact["value"], &fact["state"]), (&"2M: 0 of 0 left".into(), &"limited".into()));
     assert!(fact["meaning"].as_str().unwrap().contains("SIGBUS"), "{fact:#}");
     drop(group);
     assert_eq!(settings(), before);

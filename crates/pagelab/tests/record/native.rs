@@ -55,7 +55,7 @@ fn the_command_runs_again_and_its_median_time_is_what_translation_is_a_share_of(
         (&"measured".into(), &Value::Null)
     );
     let time = &trace["answers"][0];
-    let lost = trace["simulations"][0]["most_lost_cycles"].as_f64().unwrap();
+    let lost = trace["simulations"][0]["max_lost_cycles"].as_f64().unwrap();
     let share = lost / (trace["run_time"]["cpu_s"].as_f64().unwrap() * 2.5e9);
     assert!((time["translation_ratio"].as_f64().unwrap() - share.min(1.0)).abs() < 1e-9, "{time}");
     let info = bench.pagelab(&["trace", "info", "trace"]).ran();

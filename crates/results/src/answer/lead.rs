@@ -7,7 +7,7 @@ use crate::text::enumerate;
 
 impl<'a> Candidates<'a> {
     pub(super) fn shares(&self, reference: Entry<'a>, best: Entry<'a>, cycles: f64) -> Shares {
-        let translation = |entry: Entry<'_>| (entry.cost.most_lost_cycles as f64 / cycles).min(1.0);
+        let translation = |entry: Entry<'_>| (entry.cost.max_lost_cycles as f64 / cycles).min(1.0);
         let matters = |entry: &Entry<'a>| self.saved(*entry, reference, cycles).abs() >= BAND_RATIO;
         Shares {
             translation: translation(reference),
@@ -22,7 +22,7 @@ impl<'a> Candidates<'a> {
     pub(super) fn saved(&self, entry: Entry<'a>, reference: Entry<'a>, cycles: f64) -> f64 {
         let is_known = self.entries.iter().all(|entry| entry.cost.kernel.is_some());
         let total = |entry: Entry<'a>| {
-            let translation = entry.cost.most_lost_cycles as f64;
+            let translation = entry.cost.max_lost_cycles as f64;
             if is_known { entry.with_kernel().unwrap_or(translation) } else { translation }
         };
         (total(reference) - total(entry)) / cycles

@@ -82,7 +82,7 @@ impl RunTime {
             (RunTime::Measured { recorded_ratio: Some(_), .. }, _) => self.cpu_s()? * CLOCK_HZ + kernel,
             (RunTime::Given { .. } | RunTime::Measured { .. }, _) => self.cpu_s()? * CLOCK_HZ,
             (RunTime::Assumed { .. }, Per::Instructions(instructions)) => {
-                instructions as f64 + cost.most_lost_cycles as f64 + kernel
+                instructions as f64 + cost.max_lost_cycles as f64 + kernel
             }
             (RunTime::Assumed { .. }, Per::Runs(_) | Per::Nothing) => return None,
         };

@@ -7,7 +7,7 @@ use policy::cause::{Cause, CauseShare};
 use policy::verdict::Verdict;
 
 /// A cost of at most this many cycles lost in a million instructions, and at least half as many.
-fn cost(most_lost_cycles: u64) -> Cost {
+fn cost(max_lost_cycles: u64) -> Cost {
     Cost {
         page_bytes: 4096,
         verdict: Verdict {
@@ -23,8 +23,8 @@ fn cost(most_lost_cycles: u64) -> Cost {
         second_level_misses: 0,
         walks: 0,
         walk_references: 0,
-        least_lost_cycles: most_lost_cycles / 2,
-        most_lost_cycles,
+        min_lost_cycles: max_lost_cycles / 2,
+        max_lost_cycles,
         kernel: Some(KernelCycles { fault: 100_000, zeroing: 50_000, copying: 0 }),
         faults: 12,
         resident_peak_bytes: 100 << 20,
@@ -225,7 +225,7 @@ fn calls_indistinguishable_policies_equal() {
     assert!(near.sentence.contains(equal), "{}", near.sentence);
     // `base` loses 50,000 to 100,000 cycles and `thp` 60,000 to 80,000: which one is better depends on how far walks
     // overlap.
-    let crossing = Cost { least_lost_cycles: 60_000, ..cost(80_000) };
+    let crossing = Cost { min_lost_cycles: 60_000, ..cost(80_000) };
     let crossed = answer_of(&[cell("base", cost(100_000)), cell("thp", crossing)], &given(2.1));
     assert!(crossed.sentence.contains("(2 %, or how far walks overlap decides)"), "{}", crossed.sentence);
     assert_eq!(crossed.best, ["thp", "base"]);

@@ -6,7 +6,7 @@ use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 use study_files::definition::{Definition, Published, Size};
 use study_files::matrix::geometric::MIN_WORKLOADS;
-use study_files::matrix::{Agreement, Cell, Claim, Matrix, Reproduction, Row, Standing, Total, TotalShare};
+use study_files::matrix::{Agreement, Cell, Claim, Conclusion, Matrix, Reproduction, Row, Total, TotalShare};
 
 use super::cells::{amount, named, open_range, why};
 use super::{MachineFigures, Report, all_machine_figures, by_kernel, counted, rows_of};
@@ -77,7 +77,7 @@ pub fn title(report: &Report<'_>) -> String {
 fn largest<'a>(matrix: &'a Matrix) -> Option<String> {
     let change = |total: &&'a Total| Some((*total, total.mean?, total.change()?));
     let is_shown = |total: &&Total| {
-        let has_claim = matches!(total.standing, Standing::Better | Standing::Worse | Standing::Modelled);
+        let has_claim = matches!(total.conclusion, Conclusion::Better | Conclusion::Worse | Conclusion::Modelled);
         has_claim && total.policy != matrix.baseline
     };
     let of = |is_modelled: bool| {
@@ -123,7 +123,7 @@ impl<'a> OnRow<'a> {
     }
 
     fn is_shown(&self) -> bool {
-        matches!(self.cell.standing, Standing::Better | Standing::Worse)
+        matches!(self.cell.conclusion, Conclusion::Better | Conclusion::Worse)
     }
 
     /// `thp`, or `asking for thp` if some memory did not get the policy's pages.
@@ -175,7 +175,7 @@ fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
 /// Whether any cell of a machine has a figure.
 fn has_cell(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> bool {
     let mut cells = rows_of(matrix, machine_figures).flat_map(|row| &row.cells);
-    cells.any(|cell| !matches!(cell.standing, Standing::None { .. }))
+    cells.any(|cell| !matches!(cell.conclusion, Conclusion::None { .. }))
 }
 
 fn totals<'a>(matrix: &'a Matrix, machine_figures: MachineFigures<'a>) -> impl Iterator<Item = &'a Total> {
@@ -205,11 +205,11 @@ fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> 
         if total.has_too_few() {
             for one in rows_of(matrix, machine_figures).filter_map(|row| OnRow::of(row, &total.policy)) {
                 let range = Change::of(&one.effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
-                match one.cell.standing {
-                    Standing::Better | Standing::Worse => {
+                match one.cell.conclusion {
+                    Conclusion::Better | Conclusion::Worse => {
                         decided.push((one.effect.ratio, format!("{}{range}", one.in_words(baseline))));
                     }
-                    Standing::Equivalent => {
+                    Conclusion::Equivalent => {
                         let name = one.asked();
                         let clause = format!("{name} is equivalent to {baseline} on {}{range}", one.row.workload);
                         decided.push((1.0, clause));
@@ -220,17 +220,17 @@ fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> 
             continue;
         }
         let Some((mean, effect)) = total.mean.zip(total.change()) else {
-            without.push(format!("{} {}", total.policy, lack(&total.standing)));
+            without.push(format!("{} {}", total.policy, lack(&total.conclusion)));
             continue;
         };
         let range = Change::of(&effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
-        match total.standing {
-            Standing::Better | Standing::Worse | Standing::Modelled => {
+        match total.conclusion {
+            Conclusion::Better | Conclusion::Worse | Conclusion::Modelled => {
                 let over = if mean.of == 1 { String::new() } else { format!(", the mean over {} {rows}", mean.of) };
                 let clause = format!("{} has {} than {baseline}{range}{over}", asked(total), in_words(total, &effect));
                 decided.push((mean.ratio, clause));
             }
-            Standing::Equivalent => {
+            Conclusion::Equivalent => {
                 let metric = total.metric.as_ref().map(|(metric, _)| format!(" in {}", figure::title(metric)));
                 let over = if mean.of == 1 { String::new() } else { format!(", the mean over {} {rows}", mean.of) };
                 let metric = metric.unwrap_or_default();
@@ -252,7 +252,7 @@ fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> 
 /// `of the gain of thp, mthp-64k brings 62 % (48 to 79 %)`: for the other policies that gain, their share of the
 /// largest gain.
 fn gain_shares(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Option<String> {
-    let gains = totals(matrix, machine_figures).filter(|total| total.standing == Standing::Better);
+    let gains = totals(matrix, machine_figures).filter(|total| total.conclusion == Conclusion::Better);
     let shares: Vec<_> = gains.filter_map(|total| Some((total, total.gain_share.as_ref()?))).collect();
     let share = |(total, share): &(&Total, &TotalShare)| {
         format!("{} brings {}", asked(total), figure::gain_share((share.ratio, share.low, share.high)))
@@ -267,9 +267,9 @@ pub(super) fn asked(total: &Total) -> String {
 }
 
 /// Why a policy has no figure that can be attributed to it.
-fn lack(standing: &Standing) -> &'static str {
-    match standing {
-        Standing::WithinTracerCost => "shows no more than the tracer's cost",
+fn lack(conclusion: &Conclusion) -> &'static str {
+    match conclusion {
+        Conclusion::WithinTracerCost => "shows no more than the tracer's cost",
         _ => "has no figure",
     }
 }
@@ -279,7 +279,7 @@ fn lack(standing: &Standing) -> &'static str {
 fn lacks(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Vec<String> {
     let baseline = &matrix.baseline;
     let cells = || rows_of(matrix, machine_figures).flat_map(|row| &row.cells);
-    if has_cell(matrix, machine_figures) && !cells().any(|cell| cell.standing == Standing::Baseline) {
+    if has_cell(matrix, machine_figures) && !cells().any(|cell| cell.conclusion == Conclusion::Baseline) {
         let reason = main_reason(cells().filter(|cell| cell.policy == *baseline));
         let why = reason.map(|why| format!(" ({why})")).unwrap_or_default();
         return vec![format!("{baseline} has no figure{why}, so nothing can be compared with it")];
@@ -304,15 +304,15 @@ fn unanswered(matrix: &Matrix, noun: &str) -> String {
 
 /// The policies whose figures cannot be attributed to them, and why.
 fn unattributable<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
-    let is_unattributable = |total: &&Total| total.standing == Standing::WithinTracerCost;
-    totals.filter(is_unattributable).map(|total| format!("{} {}", total.policy, lack(&total.standing))).collect()
+    let is_unattributable = |total: &&Total| total.conclusion == Conclusion::WithinTracerCost;
+    totals.filter(is_unattributable).map(|total| format!("{} {}", total.policy, lack(&total.conclusion))).collect()
 }
 
 /// The most frequent reason among cells.
 fn main_reason<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a str> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for cell in cells {
-        let Standing::None { why } = &cell.standing else { continue };
+        let Conclusion::None { why } = &cell.conclusion else { continue };
         match counted.iter_mut().find(|(known, _)| known == why) {
             Some((_, times)) => *times += 1,
             None => counted.push((why, 1)),
@@ -334,9 +334,9 @@ fn is_published(definition: &Definition) -> bool {
 }
 
 /// Whether the origin's claim is reproduced: by figures of the matrix, or if there are none, by the counted work.
-pub fn standing(report: &Report<'_>) -> Claim {
+pub fn conclusion(report: &Report<'_>) -> Claim {
     match (Claim::of(report.published()), &report.counted) {
-        (Claim::NothingPublished, Some(counted_costs)) => counted::standing(counted_costs),
+        (Claim::NothingPublished, Some(counted_costs)) => counted::conclusion(counted_costs),
         (Claim::NothingPublished, None) if is_published(report.definition) => Claim::NothingMeasured,
         (claim, _) => claim,
     }
@@ -352,7 +352,7 @@ pub fn claim(report: &Report<'_>) -> Option<String> {
     {
         return Some(counted::claim(counted_costs));
     }
-    if standing(report) == Claim::NothingMeasured {
+    if conclusion(report) == Claim::NothingMeasured {
         let why = "nothing was measured that can be compared with its published figures";
         return Some(format!("The origin's claim is not judged: {why}."));
     }

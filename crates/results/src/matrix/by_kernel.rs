@@ -5,7 +5,7 @@ use study::control::BARE;
 use study::guest::NO_STUDY;
 use study::metric::{Unit, names};
 use study::stats::Effect;
-use study_files::matrix::{Cell, Row, Standing};
+use study_files::matrix::{Cell, Conclusion, Row};
 
 use super::cells::{amount, open_range};
 use super::{HostOf, Report};
@@ -50,7 +50,7 @@ impl Compared<'_> {
     }
 
     fn is_shown(&self) -> bool {
-        matches!(self.cell.standing, Standing::Better | Standing::Worse)
+        matches!(self.cell.conclusion, Conclusion::Better | Conclusion::Worse)
     }
 
     /// `under thp`. The run without the tracer is named by the baseline policy, under which it runs.
@@ -64,15 +64,15 @@ impl Compared<'_> {
 
     /// The interval of a change that is not shown to exist, or why its interval is not reported.
     fn not_shown(&self) -> String {
-        match self.cell.standing {
-            Standing::WithinTracerCost => " (no more than the tracer's cost)".to_owned(),
+        match self.cell.conclusion {
+            Conclusion::WithinTracerCost => " (no more than the tracer's cost)".to_owned(),
             _ => self.effect().map(open_range).unwrap_or_default(),
         }
     }
 
     /// Whether there is a change, but no interval that could show it.
     fn is_without_interval(&self) -> bool {
-        self.cell.standing != Standing::WithinTracerCost && self.effect().is_some_and(|effect| effect.low.is_none())
+        self.cell.conclusion != Conclusion::WithinTracerCost && self.effect().is_some_and(|effect| effect.low.is_none())
     }
 
     /// `18.4 % fewer instructions`
@@ -85,7 +85,8 @@ impl Compared<'_> {
 fn compared<'a>(report: &'a Report<'_>) -> Vec<Compared<'a>> {
     let cells = report.matrix.rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell)));
     let others = cells.filter(|(_, cell)| {
-        cell.policy != report.matrix.baseline && !matches!(cell.standing, Standing::None { .. } | Standing::Baseline)
+        cell.policy != report.matrix.baseline
+            && !matches!(cell.conclusion, Conclusion::None { .. } | Conclusion::Baseline)
     });
     let compared = |(row, cell): (&'a Row, &'a Cell)| {
         let (policy, kernel) = names_of(report, row, cell);
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn only_x86_counts_each_cleared_byte() {
-        with_kernels_report(&[("thp", Standing::Better, 0.8)], |report| {
+        with_kernels_report(&[("thp", Conclusion::Better, 0.8)], |report| {
             assert!(!counts_cleared_bytes(report), "a time is no count");
             let mut matrix = report.matrix.clone();
             matrix.rows[0].metric = names::INSTRUCTIONS.to_owned();
@@ -165,8 +166,11 @@ mod tests {
 
     #[test]
     fn each_policy_has_its_own_clause_and_no_mean() {
-        let rows =
-            [("bare", Standing::Worse, 1.02), ("base", Standing::Undecided, 1.001), ("thp", Standing::Better, 0.8)];
+        let rows = [
+            ("bare", Conclusion::Worse, 1.02),
+            ("base", Conclusion::Undecided, 1.001),
+            ("thp", Conclusion::Better, 0.8),
+        ];
         with_kernels_report(&rows, |report| {
             assert!(is_of_kernels(report));
             let text = answer(report);

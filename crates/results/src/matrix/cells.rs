@@ -4,7 +4,7 @@ use study::metric::Metric;
 use study::stats::Effect;
 use study_files::definition::Measure;
 use study_files::matrix::kernels::EMULATED;
-use study_files::matrix::{Cell, Matrix, Reproduction, Row, Standing, Total};
+use study_files::matrix::{Cell, Conclusion, Matrix, Reproduction, Row, Total};
 
 use super::{MachineFigures, provenance};
 use crate::figure::{self, Change};
@@ -47,13 +47,15 @@ pub(crate) fn in_cell(row: &Row, cell: &Cell) -> String {
         let metric = figure::metric(&known, &row.metric);
         Some(figure::short(*value, metric.unit))
     };
-    match (&cell.standing, cell.effects.get(&row.metric)) {
-        (Standing::None { .. }, _) => "none".to_owned(),
-        (Standing::Emulated, None) => median().map_or_else(|| "none".to_owned(), |median| format!("{median} emulated")),
-        (Standing::Baseline, _) | (_, None) => median().unwrap_or_else(|| "none".to_owned()),
-        (standing, Some(effect)) => {
+    match (&cell.conclusion, cell.effects.get(&row.metric)) {
+        (Conclusion::None { .. }, _) => "none".to_owned(),
+        (Conclusion::Emulated, None) => {
+            median().map_or_else(|| "none".to_owned(), |median| format!("{median} emulated"))
+        }
+        (Conclusion::Baseline, _) | (_, None) => median().unwrap_or_else(|| "none".to_owned()),
+        (conclusion, Some(effect)) => {
             let change = change(effect);
-            match word(standing) {
+            match word(conclusion) {
                 "" => change,
                 word => format!("{change} {word}"),
             }
@@ -69,18 +71,18 @@ pub(crate) fn change(effect: &Effect) -> String {
 }
 
 /// The conclusion in one or two words; empty for a model's figure, which has none.
-pub(crate) fn word(standing: &Standing) -> &'static str {
-    match standing {
-        Standing::Baseline => "baseline",
-        Standing::Better => "better",
-        Standing::Worse => "worse",
-        Standing::Equivalent => "equivalent",
-        Standing::Undecided => "undecided",
-        Standing::NotAfterCorrection => "not after correction",
-        Standing::WithinTracerCost => "within the tracer's cost",
-        Standing::Modelled => "",
-        Standing::Emulated => "emulated",
-        Standing::None { .. } => "none",
+pub(crate) fn word(conclusion: &Conclusion) -> &'static str {
+    match conclusion {
+        Conclusion::Baseline => "baseline",
+        Conclusion::Better => "better",
+        Conclusion::Worse => "worse",
+        Conclusion::Equivalent => "equivalent",
+        Conclusion::Undecided => "undecided",
+        Conclusion::NotAfterCorrection => "not after correction",
+        Conclusion::WithinTracerCost => "within the tracer's cost",
+        Conclusion::Modelled => "",
+        Conclusion::Emulated => "emulated",
+        Conclusion::None { .. } => "none",
     }
 }
 

@@ -261,7 +261,7 @@ pub fn sentences(counted_costs: &CountedCosts<'_>) -> Vec<String> {
 /// What the counted work says about the origin's claim. Because each cost is a range, the result shows only whether a
 /// published figure is possible. So it never confirms a size, and it shows a direction only if the range does not
 /// contain zero.
-pub fn standing(counted_costs: &CountedCosts<'_>) -> Claim {
+pub fn conclusion(counted_costs: &CountedCosts<'_>) -> Claim {
     let sets = counted_costs.sets();
     let found: Vec<(f64, Range)> = sets.iter().filter_map(|set| Some((set.figure.saved, set.found?))).collect();
     let is_for = |(published, range): &(f64, Range)| if *published > 0.0 { range.low > 0.0 } else { range.high < 0.0 };
@@ -282,10 +282,10 @@ pub fn standing(counted_costs: &CountedCosts<'_>) -> Claim {
 
 /// Whether the origin's claim is confirmed, contradicted or undecided here, as a sentence.
 pub fn claim(counted_costs: &CountedCosts<'_>) -> String {
-    let standing = standing(counted_costs).describe();
+    let conclusion = conclusion(counted_costs).describe();
     if counted_costs.table.rows.is_empty() {
         return format!(
-            "The origin's claim is, here, {standing}: {} has not been counted yet.",
+            "The origin's claim is, here, {conclusion}: {} has not been counted yet.",
             counted_costs.counted.what
         );
     }
@@ -313,7 +313,7 @@ pub fn claim(counted_costs: &CountedCosts<'_>) -> String {
     let note = counted_costs.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
     let why = super::cells::why(&differences(counted_costs));
     format!(
-        "The origin's claim is, here, {standing}: of {} published figures {}{width}{note}{why}.",
+        "The origin's claim is, here, {conclusion}: of {} published figures {}{width}{note}{why}.",
         sets.len(),
         counted.join(", ")
     )

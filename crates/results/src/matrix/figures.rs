@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use study::metric::{Metric, Provenance, names};
-use study_files::matrix::{Cell, Matrix, Row, Standing};
+use study_files::matrix::{Cell, Conclusion, Matrix, Row};
 
 use super::cells::{Sheet, change, held_share, place, word};
 use super::{MachineFigures, rows_of};
@@ -100,9 +100,9 @@ fn sheet(
 /// metrics, with one exception: if no figure can be attributed to the policy, that holds for all.
 fn in_words(cell: &Cell, metric: &str) -> String {
     let median = cell.medians.get(metric).map(|value| figure::short(*value, figure::metric(&[], metric).unit));
-    match (&cell.standing, cell.effects.get(metric)) {
-        (Standing::None { .. }, _) => "none".to_owned(),
-        (standing @ Standing::WithinTracerCost, Some(effect)) => format!("{} {}", change(effect), word(standing)),
+    match (&cell.conclusion, cell.effects.get(metric)) {
+        (Conclusion::None { .. }, _) => "none".to_owned(),
+        (conclusion @ Conclusion::WithinTracerCost, Some(effect)) => format!("{} {}", change(effect), word(conclusion)),
         (_, Some(effect)) if !cell.is_held => format!("{}, {}", change(effect), held_share(cell)),
         (_, Some(effect)) => change(effect),
         (_, None) => median.unwrap_or_else(|| "none".to_owned()),
@@ -120,8 +120,8 @@ mod tests {
         let mut row = Row { provenance, metric: "get_per_s".into(), ..Row::without("redis", "a host", &policies, "") };
         let effect =
             |ratio| Effect { blocks: 9, ratio, low: Some(ratio - 0.1), high: Some(ratio + 0.1), p_adjusted: None };
-        row.cells[0].standing = Standing::Baseline;
-        row.cells[1].standing = Standing::Better;
+        row.cells[0].conclusion = Conclusion::Baseline;
+        row.cells[1].conclusion = Conclusion::Better;
         for (metric, value, ratio) in
             [("get_per_s", 1e5, 1.2), ("get_p99_ms", 0.5, 0.8), (names::WALL_S, 1.0, 0.9), (MEMORY[0], 4096.0, 1.5)]
         {

@@ -2,7 +2,7 @@
 
 use policy::size::format_bytes;
 use study::metric::Provenance;
-use study_files::matrix::{Correlation, Matrix, Reproduction, Row, Standing, Total, correlations};
+use study_files::matrix::{Conclusion, Correlation, Matrix, Reproduction, Row, Total, correlations};
 
 use super::cells::{Sheet, change, of_found, place};
 use super::{HostOf, MachineFigures, rows_of};
@@ -140,8 +140,8 @@ pub(super) fn limits<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(&'a st
 /// The share of memory that was mapped as requested, for each policy.
 pub fn of_coverage(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
     let cells = |row: &Row| {
-        let cell = |cell: &study_files::matrix::Cell| match (&cell.standing, cell.coverage_ratio) {
-            (Standing::None { .. }, _) => "none".to_owned(),
+        let cell = |cell: &study_files::matrix::Cell| match (&cell.conclusion, cell.coverage_ratio) {
+            (Conclusion::None { .. }, _) => "none".to_owned(),
             (_, Some(ratio)) => figure::share(ratio),
             (_, None) => "nothing asked".to_owned(),
         };

@@ -6,7 +6,7 @@ use study_files::matrix::Mean;
 use study_files::matrix::geometric::Geometric;
 use study_files::matrix::{Correlation, Matrix, Reproduction, Total, correlations};
 
-use super::answer::standing;
+use super::answer::conclusion;
 use super::{HostOf, Report, conclude, counted, differences, provenance};
 
 /// Name and version of the document.
@@ -22,7 +22,7 @@ pub fn document(report: &Report<'_>) -> Value {
         "policies": report.matrix.policies,
         "baseline": report.matrix.baseline,
         "answer": conclude(report),
-        "claim": standing(report).describe(),
+        "claim": conclusion(report).describe(),
         "differences": differences(report),
         "hosts": report.hosts.iter().map(host).collect::<Vec<_>>(),
         "missing": report.missing,
@@ -89,7 +89,7 @@ fn total(total: &Total) -> Value {
         "machine": total.machine,
         "provenance": provenance(total.provenance),
         "policy": total.policy,
-        "standing": total.standing,
+        "conclusion": total.conclusion,
         "is_held": total.is_held,
         "metric": total.metric.as_ref().map(|(name, _)| name),
         "geometric_mean": total.mean.map(over_workloads),

@@ -23,7 +23,7 @@ use policy::machine::Machine;
 use study::metric::Provenance;
 use study_files::definition::Definition;
 use study_files::matrix::geometric::MIN_WORKLOADS;
-use study_files::matrix::{Filled, Matrix, Reproduction, Row, Standing, Total};
+use study_files::matrix::{Conclusion, Filled, Matrix, Reproduction, Row, Total};
 
 use crate::figure::{self, Change};
 use crate::grid;
@@ -162,14 +162,14 @@ fn sentence_on_total(matrix: &Matrix, total: &Total) -> Option<String> {
     let like_these = like_these.map(|range| format!("over workloads like these {range}"));
     let ranges = change.range_in_words().map(interval).into_iter().chain(like_these).collect::<Vec<_>>();
     let apart = || if ranges.is_empty() { String::new() } else { format!(" ({})", ranges.join("; ")) };
-    let result = match total.standing {
+    let result = match total.conclusion {
         _ if total.has_too_few() => {
             format!("no mean over {} workloads, because it needs {MIN_WORKLOADS}; see each workload", mean.of)
         }
-        Standing::Better | Standing::Worse | Standing::Modelled => {
+        Conclusion::Better | Conclusion::Worse | Conclusion::Modelled => {
             format!("{} than {baseline} over {over}{}", answer::in_words(total, &effect), apart())
         }
-        Standing::Equivalent => format!("equivalent to {baseline} over {over}{}", apart()),
+        Conclusion::Equivalent => format!("equivalent to {baseline} over {over}{}", apart()),
         _ => format!("no difference from {baseline} is shown over {over}{}", cells::open_range(&effect)),
     };
     let wins = &total.wins;

@@ -2,7 +2,7 @@
 
 use study::metric::Provenance;
 use study_files::definition::{Definition, Size, Wire};
-use study_files::matrix::{Matrix, Row, Standing};
+use study_files::matrix::{Conclusion, Matrix, Row};
 
 use super::{HostOf, Report};
 use crate::sample;
@@ -72,7 +72,7 @@ pub(crate) fn with_large_report(check: impl Fn(&Report<'_>)) {
                     effect.high = effect.high.map(|high| high * factor * 1.02);
                 }
                 if is_model && !cell.effects.is_empty() {
-                    cell.standing = Standing::Modelled;
+                    cell.conclusion = Conclusion::Modelled;
                     cell.effects.values_mut().for_each(|effect| (effect.low, effect.high) = (None, None));
                 }
             }
@@ -93,18 +93,18 @@ pub(crate) fn with_large_report(check: impl Fn(&Report<'_>)) {
 }
 
 /// A report of two kernels that were named on the command line. Each of `rows` has the workload's policy, and the new kernel's
-/// standing and ratio.
-pub(crate) fn with_kernels_report(rows: &[(&str, Standing, f64)], check: impl Fn(&Report<'_>)) {
+/// conclusion and ratio.
+pub(crate) fn with_kernels_report(rows: &[(&str, Conclusion, f64)], check: impl Fn(&Report<'_>)) {
     let mut definition = definition();
     definition.name = study::guest::NO_STUDY.to_owned();
     definition.baseline = "base".to_owned();
     let kernels: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
-    let row = |(policy, standing, ratio): &(&str, Standing, f64)| {
+    let row = |(policy, conclusion, ratio): &(&str, Conclusion, f64)| {
         let name = format!("sort|it under {policy}");
         let mut row = Row::of_comparison(&name, "QEMU 7.2.22", &definition.policies, &sample::comparison(), &[]);
         row.cells.truncate(2);
         row.cells.iter_mut().zip(&kernels).for_each(|(cell, kernel)| cell.policy.clone_from(kernel));
-        row.cells[1].standing = standing.clone();
+        row.cells[1].conclusion = conclusion.clone();
         let effect = row.cells[1].effects.get_mut(&row.metric).unwrap();
         (effect.ratio, effect.low, effect.high) = (*ratio, Some(ratio - 0.01), Some(ratio + 0.01));
         row

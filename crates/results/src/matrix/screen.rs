@@ -5,7 +5,7 @@ use study::control::BARE;
 use study::guest::Clock;
 use study::metric::names;
 use study_files::matrix::kernels::EMULATED;
-use study_files::matrix::{Cell, Row, Standing};
+use study_files::matrix::{Cell, Conclusion, Row};
 
 use super::by_kernel::{counts_cleared_bytes, names_of};
 use super::cells::word;
@@ -82,7 +82,7 @@ fn table(report: &Report<'_>, width: usize) -> (String, Vec<String>) {
     for row in &report.matrix.rows {
         // The baseline is shown first; in the report it may be any kernel or policy.
         let (old, new): (Vec<&Cell>, Vec<&Cell>) =
-            row.cells.iter().partition(|cell| cell.standing == Standing::Baseline);
+            row.cells.iter().partition(|cell| cell.conclusion == Conclusion::Baseline);
         lines.extend(old.into_iter().chain(new).map(|cell| line(names_of(report, row, cell), row, cell)));
     }
     table_of(headings, &lines, width)
@@ -93,7 +93,7 @@ fn line((policy, kernel): (&str, &str), row: &Row, cell: &Cell) -> [String; 11] 
         let value = cell.medians.get(name);
         value.map_or_else(String::new, |value| figure::short(*value, figure::metric(&[], name).unit))
     };
-    let effect = cell.effects.get(&row.metric).filter(|_| cell.standing != Standing::Baseline);
+    let effect = cell.effects.get(&row.metric).filter(|_| cell.conclusion != Conclusion::Baseline);
     let change = effect.map(Change::of);
     let [kernel_part, faults, large, memory, tables] =
         FURTHER.map(|(name, ..)| if name == row.metric { String::new() } else { value(name) });
@@ -108,9 +108,9 @@ fn line((policy, kernel): (&str, &str), row: &Row, cell: &Cell) -> [String; 11] 
         large,
         memory,
         tables,
-        match &cell.standing {
-            Standing::None { .. } => "no figure".to_owned(),
-            standing => word(standing).to_owned(),
+        match &cell.conclusion {
+            Conclusion::None { .. } => "no figure".to_owned(),
+            conclusion => word(conclusion).to_owned(),
         },
     ]
 }

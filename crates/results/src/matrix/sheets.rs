@@ -2,7 +2,7 @@
 
 use study::guest::NO_STUDY;
 use study::stats::Effect;
-use study_files::matrix::{Matrix, Reproduction, Row, Standing, Total};
+use study_files::matrix::{Conclusion, Matrix, Reproduction, Row, Total};
 
 use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
 use super::{Report, all_machine_figures, counted, figures, fits, further, of_origin, rows_of, series};
@@ -58,7 +58,7 @@ fn of_matrix(matrix: &Matrix, columns: &str, has_totals: bool) -> Vec<Sheet> {
 /// A row per workload, a column per policy.
 fn of_rows(matrix: &Matrix, rows: &[&Row], place: &str) -> Sheet {
     let header = ["workload".to_owned(), "metric".to_owned()].into_iter().chain(matrix.policies.iter().cloned());
-    let has_figure = |row: &&&Row| row.cells.iter().any(|cell| !matches!(cell.standing, Standing::None { .. }));
+    let has_figure = |row: &&&Row| row.cells.iter().any(|cell| !matches!(cell.conclusion, Conclusion::None { .. }));
     let line = |row: &&Row| {
         let cells = row.cells.iter().map(|cell| in_cell(row, cell));
         [row.workload.clone(), figure::title(&row.metric)].into_iter().chain(cells).collect()
@@ -146,7 +146,7 @@ pub(super) fn reasons(rows: &[Row]) -> Sheet {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for row in rows {
         for cell in &row.cells {
-            let Standing::None { why } = &cell.standing else { continue };
+            let Conclusion::None { why } = &cell.conclusion else { continue };
             match lines.last_mut().filter(|line| line[0] == row.workload && line[1] == row.machine && line[3] == *why) {
                 Some(line) => line[2] = format!("{}, {}", line[2], cell.policy),
                 None => lines.push(vec![row.workload.clone(), row.machine.clone(), cell.policy.clone(), why.clone()]),

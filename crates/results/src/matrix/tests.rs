@@ -2,7 +2,7 @@
 
 use super::sample::{definition, with_report};
 use study::stats::Effect;
-use study_files::matrix::Standing;
+use study_files::matrix::Conclusion;
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn the_document_says_the_same() {
         assert_eq!(document["schema"], SCHEMA);
         let cells = document["rows"][0]["cells"].as_array().unwrap();
         assert_eq!(cells.len(), 4, "every row has every policy");
-        assert_eq!(cells[3]["standing"], serde_json::json!({ "standing": "none", "why": "a policy of models" }));
+        assert_eq!(cells[3]["conclusion"], serde_json::json!({ "conclusion": "none", "why": "a policy of models" }));
         assert_eq!(document["rows"][1]["cells"].as_array().unwrap().len(), 4);
         assert_eq!(document["published"][0]["published_ratio"], 0.5);
     });
@@ -109,7 +109,7 @@ fn a_policy_that_was_not_held_was_asked_for_and_has_no_published_figure() {
 fn a_change_that_is_not_shown_is_not_asserted_anywhere() {
     let definition = definition();
     let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
-    row.cells[1].standing = Standing::Undecided;
+    row.cells[1].conclusion = Conclusion::Undecided;
     let wide = Effect { blocks: 3, ratio: 1.2, low: Some(0.84), high: Some(1.63), p_adjusted: None };
     row.cells[1].effects.insert("wall_s".into(), wide);
     let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
@@ -130,17 +130,17 @@ fn a_change_that_is_not_shown_is_not_asserted_anywhere() {
 #[test]
 fn over_fewer_than_six_workloads_each_speaks_for_itself() {
     let definition = definition();
-    let row = |name: &str, standing: Standing| {
+    let row = |name: &str, conclusion: Conclusion| {
         let comparison = crate::sample::comparison();
         let mut row = Row::of_comparison(name, "a host", &definition.policies, &comparison, &[]);
-        row.cells[1].standing = standing;
+        row.cells[1].conclusion = conclusion;
         row
     };
     let answered = |rows: Vec<Row>, check: &dyn Fn(&Report<'_>)| {
         let matrix = Matrix::of(&definition.policies, &definition.baseline, rows, &[]);
         with_report(|report| check(&Report { matrix: &matrix, ..report.clone() }));
     };
-    answered(vec![row("sort", Standing::Undecided), row("gcc", Standing::Undecided)], &|report| {
+    answered(vec![row("sort", Conclusion::Undecided), row("gcc", Conclusion::Undecided)], &|report| {
         let text = answer(report);
         assert!(text.starts_with("a host (measured; no mean, which needs 6 workloads): no difference from"), "{text}");
         assert!(text.contains("thp on sort (-12.4 to -11.2 %), thp on gcc (-12.4 to -11.2 %)"), "{text}");
@@ -151,7 +151,7 @@ fn over_fewer_than_six_workloads_each_speaks_for_itself() {
         assert!(all.contains("No mean over all workloads: it needs 6 of them.") && all.contains("too few"), "{all}");
         assert!(!crate::html::matrix::report(report).contains("geometric mean: "), "no mark for a mean");
     });
-    answered(vec![row("sort", Standing::Undecided), row("gcc", Standing::Better)], &|report| {
+    answered(vec![row("sort", Conclusion::Undecided), row("gcc", Conclusion::Better)], &|report| {
         let text = answer(report);
         assert!(text.contains(": thp has 11.8 % less wall time than default on gcc (-12.4 to -11.2 %)"), "{text}");
         assert!(text.contains("is shown for thp on sort (-12.4 to -11.2 %)"), "{text}");
@@ -165,13 +165,13 @@ fn models_answer_by_their_metric_and_after_the_host() {
     let of =
         |machine: &str| Row::of_comparison("sort", machine, &definition.policies, &crate::sample::comparison(), &[]);
     let (mut host, mut model) = (of("a host"), of("rva23"));
-    host.cells[1].standing = Standing::WithinTracerCost;
-    host.cells[2].standing = Standing::WithinTracerCost;
+    host.cells[1].conclusion = Conclusion::WithinTracerCost;
+    host.cells[2].conclusion = Conclusion::WithinTracerCost;
     model.provenance = Provenance::Modelled;
     model.metric = "walks".into();
     for cell in &mut model.cells[1..3] {
         let fewer = Effect { blocks: 0, ratio: 0.116, low: None, high: None, p_adjusted: None };
-        cell.standing = Standing::Modelled;
+        cell.conclusion = Conclusion::Modelled;
         cell.effects.insert("walks".into(), fewer);
     }
     let nothing = Row::without("netperf", "another host", &definition.policies, "no package");
@@ -188,15 +188,15 @@ fn models_answer_by_their_metric_and_after_the_host() {
 fn a_figure_without_its_baseline_has_a_reason() {
     let definition = definition();
     let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
-    row.cells[0].standing = Standing::None { why: "no boot that has it was measured".into() };
+    row.cells[0].conclusion = Conclusion::None { why: "no boot that has it was measured".into() };
     row.cells[1].effects.clear();
     row.cells[2].effects.clear();
     let mut model = row.clone();
     model.machine = "rva23".into();
     model.provenance = Provenance::Modelled;
     model.metric = "walks".into();
-    model.cells[0].standing = Standing::Baseline;
-    model.cells[1].standing = Standing::Modelled;
+    model.cells[0].conclusion = Conclusion::Baseline;
+    model.cells[1].conclusion = Conclusion::Modelled;
     let fewer = Effect { blocks: 0, ratio: 0.5, low: None, high: None, p_adjusted: None };
     model.cells[1].effects.insert("walks".into(), fewer);
     let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row, model], &[]);

@@ -123,7 +123,7 @@ fn interval(rank: f64, of: usize) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::Standing;
+    use super::super::row::Conclusion;
     use super::*;
     use study::stats::Effect;
 
@@ -144,8 +144,8 @@ mod tests {
         let policies = ["base".to_owned(), "thp".to_owned()];
         let row = |name: &str, machine: &str, metric: &str, ratio: f64, provenance| {
             let mut row = Row { provenance, metric: metric.into(), ..Row::without(name, machine, &policies, "") };
-            row.cells[0].standing = Standing::Baseline;
-            row.cells[1].standing = Standing::Better;
+            row.cells[0].conclusion = Conclusion::Baseline;
+            row.cells[1].conclusion = Conclusion::Better;
             let effect = Effect { blocks: 9, ratio, low: None, high: None, p_adjusted: None };
             row.cells[1].effects.insert(metric.into(), effect);
             row

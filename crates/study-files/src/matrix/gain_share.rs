@@ -1,6 +1,6 @@
 //! Computes each policy's share of the best policy's mean gain over the same workloads.
 
-use super::row::{Cell, Row, Standing};
+use super::row::{Cell, Conclusion, Row};
 use super::total::{Mean, Total, TotalShare};
 use study::comparison::Design;
 use study::metric::Direction;
@@ -8,14 +8,15 @@ use study::stats::LogError;
 
 /// Adds the shares of the largest gain to the totals of a machine. If no policy is shown to gain, no policy has a share.
 pub(super) fn add(totals: &mut [Total], rows: &[&Row]) {
-    let gains = |total: &&Total| total.standing == Standing::Better && total.mean.is_some_and(|mean| mean.ratio < 1.0);
+    let gains =
+        |total: &&Total| total.conclusion == Conclusion::Better && total.mean.is_some_and(|mean| mean.ratio < 1.0);
     let ratio = |total: &Total| total.mean.map_or(1.0, |mean| mean.ratio);
     let Some(best) = totals.iter().filter(gains).min_by(|one, other| ratio(one).total_cmp(&ratio(other))).cloned()
     else {
         return;
     };
     for total in totals.iter_mut().filter(|total| total.policy != best.policy) {
-        let is_open = matches!(total.standing, Standing::Better | Standing::Equivalent | Standing::Undecided);
+        let is_open = matches!(total.conclusion, Conclusion::Better | Conclusion::Equivalent | Conclusion::Undecided);
         let means = total.mean.zip(best.mean).filter(|_| is_open);
         total.gain_share = means.and_then(|means| share(means, (&total.policy, &best.policy), rows));
     }
@@ -70,14 +71,14 @@ mod tests {
     fn row(random: &mut Random, name: &str, means: (f64, f64), spread: f64) -> Row {
         let policies = ["base", "mthp-64k", "thp"].map(str::to_owned);
         let mut row = Row::without(name, "m", &policies, "nothing");
-        row.cells[0].standing = Standing::Baseline;
+        row.cells[0].conclusion = Conclusion::Baseline;
         let baseline: Vec<f64> = (0..12).map(|_| random.normal()).collect();
         for (at, mean) in [(1, means.0), (2, means.1)] {
             let logs: Vec<f64> = baseline.iter().map(|base| mean + spread * (random.normal() - base)).collect();
             let ratio = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
             let effect = Effect { blocks: 12, ratio, low: Some(ratio), high: Some(ratio), p_adjusted: Some(0.001) };
             row.cells[at].effects.insert(row.metric.clone(), effect);
-            row.cells[at].standing = Standing::Undecided;
+            row.cells[at].conclusion = Conclusion::Undecided;
             row.cells[at].error = LogError::of_sample(&logs);
             row.cells[at].log_ratios = logs.into_iter().map(Some).collect();
         }
@@ -114,7 +115,7 @@ mod tests {
         assert!(share_of(rows.clone()).is_some());
         assert_eq!(share_of(rows[..5].to_vec()), None, "no gain is shown over five workloads");
         assert_eq!(share_of(rows[..1].to_vec()), None, "the comparison has it");
-        rows[0].cells[1].standing = Standing::WithinTracerCost;
+        rows[0].cells[1].conclusion = Conclusion::WithinTracerCost;
         assert_eq!(share_of(rows), None, "the means are over other workloads");
     }
 }

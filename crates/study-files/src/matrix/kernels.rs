@@ -5,7 +5,7 @@
 
 use super::basis::{coverage_ratio, trials_under};
 use super::boots as axis;
-use super::{Cell, Matrix, Row, RowSource, Standing};
+use super::{Cell, Conclusion, Matrix, Row, RowSource};
 use crate::definition::{Boot, Definition};
 use policy::Admission;
 use study::comparison::Comparison;
@@ -43,7 +43,7 @@ pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Com
 fn explain(definition: &Definition, cell: &mut Cell, policy: &str, named: &[(String, &Comparison)]) {
     let Some(boot) = definition.boots.iter().find(|boot| boot.name == cell.policy) else { return };
     let own: Vec<&Comparison> = of_boot(boot, named).collect();
-    if !matches!(cell.standing, Standing::None { .. }) {
+    if !matches!(cell.conclusion, Conclusion::None { .. }) {
         let trials = trials_under(&own, policy);
         cell.basis = std::mem::take(&mut cell.basis).with_causes(&trials);
         cell.coverage_ratio = coverage_ratio(&trials);
@@ -51,7 +51,7 @@ fn explain(definition: &Definition, cell: &mut Cell, policy: &str, named: &[(Str
     }
     let why = own.iter().find_map(|comparison| refused(comparison, policy));
     if let Some(why) = why {
-        cell.standing = Standing::None { why };
+        cell.conclusion = Conclusion::None { why };
     }
 }
 
@@ -109,9 +109,9 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
         }
     };
     let reason = |cell: &Cell| own.iter().find_map(|comparison| refused(comparison, &cell.policy));
-    let explained = |cell: Cell| match (&cell.standing, reason(&cell)) {
-        (Standing::None { .. }, Some(why)) => Cell { standing: Standing::None { why }, ..cell },
-        (Standing::None { .. }, None) => cell,
+    let explained = |cell: Cell| match (&cell.conclusion, reason(&cell)) {
+        (Conclusion::None { .. }, Some(why)) => Cell { conclusion: Conclusion::None { why }, ..cell },
+        (Conclusion::None { .. }, None) => cell,
         _ => {
             let trials = trials_under(&own, &cell.policy);
             let basis = cell.basis.clone().with_causes(&trials);

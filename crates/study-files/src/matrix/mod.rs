@@ -30,7 +30,7 @@ pub use claim::Claim;
 pub use correlation::{Correlation, correlations};
 pub use form::{Filled, FilledRow, Order};
 pub use origin::RowSource;
-pub use row::{Cell, Row, Standing};
+pub use row::{Cell, Conclusion, Row};
 pub use total::{Mean, Total, TotalShare};
 pub use trade::CostAndMemory;
 
@@ -126,8 +126,8 @@ fn correct(rows: &mut [Row], source: &MachineSource, policy: usize) {
     for (row, q) in own.into_iter().zip(q_values) {
         let cell = &mut row.cells[policy];
         cell.q = Some(q);
-        if matches!(cell.standing, Standing::Better | Standing::Worse) && q > level() {
-            cell.standing = Standing::NotAfterCorrection;
+        if matches!(cell.conclusion, Conclusion::Better | Conclusion::Worse) && q > level() {
+            cell.conclusion = Conclusion::NotAfterCorrection;
         }
     }
 }

@@ -78,13 +78,13 @@ pub struct Cell {
     #[serde(skip)]
     pub basis: Basis,
     /// The conclusion.
-    pub standing: Standing,
+    pub conclusion: Conclusion,
 }
 
 /// The conclusion about a policy for a workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "standing")]
-pub enum Standing {
+#[serde(rename_all = "snake_case", tag = "conclusion")]
+pub enum Conclusion {
     Baseline,
     /// Better than the baseline, corrected for all policies and workloads.
     Better,
@@ -177,18 +177,18 @@ impl Row {
         let arm_of = |policy: &String| merged.design.arms.iter().position(|arm| arm.label == *policy);
         let cell = |policy: &String| match arm_of(policy).map(|at| (at, &merged.arms[at])) {
             None => Cell::without(policy, "no boot of this design has it".to_owned()),
-            Some((at, arm)) => match standing(&arm.outcome) {
-                Standing::None { .. } if arm.boots == 0 => {
+            Some((at, arm)) => match conclusion(&arm.outcome) {
+                Conclusion::None { .. } if arm.boots == 0 => {
                     Cell::without(policy, "no boot that has it was measured".to_owned())
                 }
-                standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
-                standing => Cell {
+                conclusion @ Conclusion::None { .. } => Cell { conclusion, ..Cell::without(policy, String::new()) },
+                conclusion => Cell {
                     medians: arm.medians.clone(),
                     effects: arm.effects.clone(),
                     is_held: arm.is_held,
                     error: merged.error(at),
                     basis: Basis::of_boots(merged, at),
-                    standing,
+                    conclusion,
                     ..Cell::without(policy, String::new())
                 },
             },
@@ -214,15 +214,14 @@ impl Row {
     /// ahead. Faults and bytes are determined by the kernel, so they remain valid.
     #[must_use]
     pub fn emulated(self, unit: Unit) -> Row {
-        let is_figure = |standing: &Standing| !matches!(standing, Standing::None { .. });
+        let is_figure = |conclusion: &Conclusion| !matches!(conclusion, Conclusion::None { .. });
         let own = Row { is_emulated: true, ..self };
         if matches!(unit, Unit::Count | Unit::Bytes) {
             return own;
         }
-        let cells = own
-            .cells
-            .into_iter()
-            .map(|cell| if is_figure(&cell.standing) { Cell { standing: Standing::Emulated, ..cell } } else { cell });
+        let cells = own.cells.into_iter().map(|cell| {
+            if is_figure(&cell.conclusion) { Cell { conclusion: Conclusion::Emulated, ..cell } } else { cell }
+        });
         let note =
             "an emulator ran it: its times are those of the emulator, and say nothing about a processor".to_owned();
         Row {
@@ -258,14 +257,14 @@ impl Cell {
             error: None,
             log_ratios: Vec::new(),
             basis: Basis::default(),
-            standing: Standing::None { why },
+            conclusion: Conclusion::None { why },
         }
     }
 
     /// Whether its change can be attributed to the policy.
     pub fn has_claim(&self) -> bool {
-        use Standing::{Better, Equivalent, Modelled, NotAfterCorrection, Undecided, Worse};
-        matches!(self.standing, Better | Worse | Equivalent | Undecided | NotAfterCorrection | Modelled)
+        use Conclusion::{Better, Equivalent, Modelled, NotAfterCorrection, Undecided, Worse};
+        matches!(self.conclusion, Better | Worse | Equivalent | Undecided | NotAfterCorrection | Modelled)
     }
 }
 
@@ -299,9 +298,9 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
         return Cell::without(policy, without_analysis(&comparison.ended));
     };
     let log_ratios = log_ratios(comparison, arm, primary);
-    match standing(&analysis.outcome) {
-        standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
-        standing => Cell {
+    match conclusion(&analysis.outcome) {
+        conclusion @ Conclusion::None { .. } => Cell { conclusion, ..Cell::without(policy, String::new()) },
+        conclusion => Cell {
             medians: analysis.medians.clone(),
             effects: analysis.effects.clone(),
             coverage_ratio: coverage_ratio(&counted_trials(comparison, arm)),
@@ -309,7 +308,7 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
             error: LogError::of_sample(&log_ratios.iter().flatten().copied().collect::<Vec<_>>()),
             log_ratios,
             basis: Basis::of_arm(comparison, arm),
-            standing,
+            conclusion,
             ..Cell::without(policy, String::new())
         },
     }
@@ -326,15 +325,15 @@ fn without_analysis(ended: &Ended) -> String {
     }
 }
 
-fn standing(outcome: &Outcome) -> Standing {
-    let none = |why: &str| Standing::None { why: why.to_owned() };
+fn conclusion(outcome: &Outcome) -> Conclusion {
+    let none = |why: &str| Conclusion::None { why: why.to_owned() };
     match outcome {
-        Outcome::Baseline => Standing::Baseline,
-        Outcome::Better { .. } => Standing::Better,
-        Outcome::Worse => Standing::Worse,
-        Outcome::Equivalent => Standing::Equivalent,
-        Outcome::Undecided { .. } => Standing::Undecided,
-        Outcome::WithinTracerCost => Standing::WithinTracerCost,
+        Outcome::Baseline => Conclusion::Baseline,
+        Outcome::Better { .. } => Conclusion::Better,
+        Outcome::Worse => Conclusion::Worse,
+        Outcome::Equivalent => Conclusion::Equivalent,
+        Outcome::Undecided { .. } => Conclusion::Undecided,
+        Outcome::WithinTracerCost => Conclusion::WithinTracerCost,
         Outcome::Unsupported => none("it could not be applied"),
         Outcome::WrongAnswer { message } => none(&format!("wrong answer: {message}")),
         Outcome::TooSlow { message } => none(&format!("too slow: it {message}")),
@@ -376,10 +375,10 @@ fn race(analysis: &Analysis, direction: Direction, policy_of: &dyn Fn(usize) -> 
 /// The race over boots: a policy is unbeaten if no other is shown to beat it. If none is better than the baseline, all that are
 /// not worse are unbeaten.
 fn race_of_boots(row: &Row, cells: &[Cell], is_best: &dyn Fn(usize) -> bool) -> Race {
-    let runs = |at: &usize| cells[*at].has_claim() || cells[*at].standing == Standing::Baseline;
+    let runs = |at: &usize| cells[*at].has_claim() || cells[*at].conclusion == Conclusion::Baseline;
     let running: Vec<usize> = (0..cells.len()).filter(runs).collect();
     let best: Vec<usize> = running.iter().copied().filter(|at| is_best(*at)).collect();
-    let is_not_worse = |at: &usize| cells[*at].standing != Standing::Worse;
+    let is_not_worse = |at: &usize| cells[*at].conclusion != Conclusion::Worse;
     let not_worse: Vec<usize> = running.iter().copied().filter(is_not_worse).collect();
     let cost = |at: &usize| row.cost_ratio(&cells[*at]).unwrap_or(1.0);
     let leader = running.iter().copied().min_by(|one, other| cost(one).total_cmp(&cost(other)));

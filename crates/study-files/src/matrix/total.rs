@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::geometric::{MIN_WORKLOADS, geometric};
-use super::row::{Cell, Row, Standing, inverted};
+use super::row::{Cell, Conclusion, Row, inverted};
 use super::trade::CostAndMemory;
 use super::wins::{Race, Wins, wins};
 use study::comparison::Design;
@@ -22,7 +22,7 @@ pub struct Total {
     /// The conclusion. If one row makes a claim, it is the conclusion of that row. If six or more do, it follows from the
     /// interval of their mean over these workloads; with fewer, nothing is concluded from a mean. If none does, it is the first
     /// known reason.
-    pub standing: Standing,
+    pub conclusion: Conclusion,
     /// Whether the policy was shown to be in force in every row that makes a claim.
     pub is_held: bool,
     /// The primary metric of all rows, and the direction in which it improves; absent if rows have different ones.
@@ -96,7 +96,7 @@ impl Total {
             machine: first.machine.clone(),
             provenance: first.provenance,
             policy: policy.to_owned(),
-            standing: standing(rows, at, mean.as_ref()),
+            conclusion: conclusion(rows, at, mean.as_ref()),
             is_held: rows.iter().map(|row| &row.cells[at]).all(|cell| cell.is_held || !cell.has_claim()),
             metric: metric(costs.iter().map(|(_, row)| *row)),
             mean,
@@ -110,7 +110,7 @@ impl Total {
     /// Whether the rows are several, but too few for a mean with an interval: then each row speaks for itself. A model's figures
     /// contain no noise and need no interval.
     pub fn has_too_few(&self) -> bool {
-        self.standing != Standing::Modelled && self.mean.is_some_and(|mean| mean.is_of_few())
+        self.conclusion != Conclusion::Modelled && self.mean.is_some_and(|mean| mean.is_of_few())
     }
 
     /// The mean with its bounds over workloads like these; `None` with too few workloads.
@@ -178,45 +178,46 @@ fn metric<'a>(mut rows: impl Iterator<Item = &'a Row>) -> Option<(String, Direct
 /// The largest ratio that does not matter.
 const BAND: f64 = 1.0 + Design::BAND_RATIO;
 
-fn standing(rows: &[&Row], at: usize, mean: Option<&Mean>) -> Standing {
+fn conclusion(rows: &[&Row], at: usize, mean: Option<&Mean>) -> Conclusion {
     let cells: Vec<&Cell> = rows.iter().map(|row| &row.cells[at]).collect();
     let claims: Vec<&&Cell> = cells.iter().filter(|cell| cell.has_claim()).collect();
     if let [one] = claims[..] {
-        return one.standing.clone();
+        return one.conclusion.clone();
     }
     match mean {
         None => unclaimed(&cells),
-        Some(_) if claims.iter().any(|cell| cell.standing == Standing::Modelled) => Standing::Modelled,
+        Some(_) if claims.iter().any(|cell| cell.conclusion == Conclusion::Modelled) => Conclusion::Modelled,
         Some(mean) => match mean.these {
-            Some((low, high)) if low * BAND >= 1.0 && high <= BAND => Standing::Equivalent,
-            Some((_, high)) if high < 1.0 => Standing::Better,
-            Some((low, _)) if low > 1.0 => Standing::Worse,
-            _ => Standing::Undecided,
+            Some((low, high)) if low * BAND >= 1.0 && high <= BAND => Conclusion::Equivalent,
+            Some((_, high)) if high < 1.0 => Conclusion::Better,
+            Some((low, _)) if low > 1.0 => Conclusion::Worse,
+            _ => Conclusion::Undecided,
         },
     }
 }
 
 /// Why no row makes a claim.
-fn unclaimed(cells: &[&Cell]) -> Standing {
-    let first = |is: fn(&Standing) -> bool| cells.iter().map(|cell| &cell.standing).find(|standing| is(standing));
-    let known = first(|standing| *standing == Standing::Baseline)
-        .or_else(|| first(|standing| *standing == Standing::WithinTracerCost))
+fn unclaimed(cells: &[&Cell]) -> Conclusion {
+    let first =
+        |is: fn(&Conclusion) -> bool| cells.iter().map(|cell| &cell.conclusion).find(|conclusion| is(conclusion));
+    let known = first(|conclusion| *conclusion == Conclusion::Baseline)
+        .or_else(|| first(|conclusion| *conclusion == Conclusion::WithinTracerCost))
         .or_else(|| first(|_| true));
-    known.cloned().unwrap_or_else(|| Standing::None { why: "no row has it".to_owned() })
+    known.cloned().unwrap_or_else(|| Conclusion::None { why: "no row has it".to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(name: &str, metric: &str, standing: Standing, (low, high): (f64, f64)) -> Row {
+    fn row(name: &str, metric: &str, conclusion: Conclusion, (low, high): (f64, f64)) -> Row {
         let policies = ["base".to_owned(), "thp".to_owned()];
         let mut row = Row { metric: metric.into(), ..Row::without(name, "m", &policies, "nothing") };
-        if standing == Standing::Modelled {
+        if conclusion == Conclusion::Modelled {
             row.provenance = Provenance::Modelled;
         }
-        row.cells[0].standing = Standing::Baseline;
-        row.cells[1].standing = standing;
+        row.cells[0].conclusion = Conclusion::Baseline;
+        row.cells[1].conclusion = conclusion;
         let effect =
             Effect { blocks: 9, ratio: (low * high).sqrt(), low: Some(low), high: Some(high), p_adjusted: None };
         row.cells[1].effects.insert(metric.into(), effect);
@@ -229,9 +230,9 @@ mod tests {
 
     #[test]
     fn a_single_row_gives_its_interval_and_its_conclusion() {
-        let total = of(&[row("a", "wall_s", Standing::Undecided, (0.84, 1.63))]);
+        let total = of(&[row("a", "wall_s", Conclusion::Undecided, (0.84, 1.63))]);
         assert_eq!(total.mean.unwrap().these, Some((0.84, 1.63)));
-        assert_eq!(total.standing, Standing::Undecided);
+        assert_eq!(total.conclusion, Conclusion::Undecided);
     }
 
     #[test]
@@ -239,17 +240,17 @@ mod tests {
         let of_rows = |count: usize, deviation: f64| {
             let bounds = |at: usize| if at.is_multiple_of(2) { (0.7, 0.8) } else { (1.1, 1.3) };
             let mut rows: Vec<Row> =
-                (0..count).map(|at| row(&at.to_string(), "wall_s", Standing::Better, bounds(at))).collect();
+                (0..count).map(|at| row(&at.to_string(), "wall_s", Conclusion::Better, bounds(at))).collect();
             let error = LogError { variance: deviation * deviation, degrees: 9.0 };
             rows.iter_mut().for_each(|row| row.cells[1].error = Some(error));
             of(&rows)
         };
         let six = of_rows(6, 0.01);
         assert!(six.mean.unwrap().these.unwrap().1 < 0.97, "{six:?}");
-        assert_eq!(six.standing, Standing::Better);
-        assert_eq!(of_rows(6, 0.4).standing, Standing::Undecided);
+        assert_eq!(six.conclusion, Conclusion::Better);
+        assert_eq!(of_rows(6, 0.4).conclusion, Conclusion::Undecided);
         let mut rows: Vec<Row> =
-            (0..6).map(|at| row(&at.to_string(), "wall_s", Standing::Better, (0.7, 0.8))).collect();
+            (0..6).map(|at| row(&at.to_string(), "wall_s", Conclusion::Better, (0.7, 0.8))).collect();
         let error = Some(LogError { variance: 1e-4, degrees: 9.0 });
         rows.iter_mut().for_each(|row| row.cells[1].error = error);
         assert!(of(&rows).mean.unwrap().these.is_some());
@@ -264,31 +265,32 @@ mod tests {
         let error = Some(LogError { variance: 1e-6, degrees: 9.0 });
         for count in 2..6 {
             let mut rows: Vec<Row> =
-                (0..count).map(|at| row(&at.to_string(), "wall_s", Standing::Better, (0.7, 0.8))).collect();
+                (0..count).map(|at| row(&at.to_string(), "wall_s", Conclusion::Better, (0.7, 0.8))).collect();
             rows.iter_mut().for_each(|row| row.cells[1].error = error);
             let total = of(&rows);
             let mean = total.mean.unwrap();
             assert!(mean.is_of_few() && (mean.these, mean.like_these) == (None, None), "{mean:?}");
-            assert_eq!(total.standing, Standing::Undecided);
+            assert_eq!(total.conclusion, Conclusion::Undecided);
         }
     }
 
     #[test]
     fn a_model_has_no_interval() {
-        let rows = ["a", "b"].map(|name| row(name, "walks", Standing::Modelled, (0.0965, 0.0965)));
+        let rows = ["a", "b"].map(|name| row(name, "walks", Conclusion::Modelled, (0.0965, 0.0965)));
         let total = of(&rows);
-        assert_eq!((total.mean.unwrap().these, total.standing), (None, Standing::Modelled));
+        assert_eq!((total.mean.unwrap().these, total.conclusion), (None, Conclusion::Modelled));
         assert_eq!(of(&rows[..1]).mean.unwrap().these, None);
     }
 
     #[test]
     fn the_change_is_that_of_the_metric_if_all_rows_have_the_same() {
-        let rate = |name| Row { direction: Direction::Higher, ..row(name, "get_per_s", Standing::Better, (1.1, 1.3)) };
+        let rate =
+            |name| Row { direction: Direction::Higher, ..row(name, "get_per_s", Conclusion::Better, (1.1, 1.3)) };
         let total = of(&[rate("a")]);
         assert!(total.mean.unwrap().ratio < 1.0, "as cost");
         let change = total.change().unwrap();
         assert!(change.low.unwrap() > 1.09 && change.high.unwrap() < 1.31, "{change:?}");
-        let mixed = of(&[rate("a"), row("b", "wall_s", Standing::Better, (0.7, 0.8))]);
+        let mixed = of(&[rate("a"), row("b", "wall_s", Conclusion::Better, (0.7, 0.8))]);
         assert_eq!(mixed.metric, None);
         assert!(mixed.change().unwrap().ratio < 1.0);
     }
@@ -297,11 +299,11 @@ mod tests {
     fn a_total_without_claims_has_a_reason() {
         let mut rows = [
             Row::without("a", "m", &["base".to_owned(), "thp".to_owned()], "not run"),
-            row("b", "wall_s", Standing::WithinTracerCost, (0.7, 0.8)),
+            row("b", "wall_s", Conclusion::WithinTracerCost, (0.7, 0.8)),
         ];
         let total = of(&rows);
-        assert_eq!((total.mean, total.standing), (None, Standing::WithinTracerCost));
-        rows[1].cells[1].standing = Standing::None { why: "later".into() };
-        assert_eq!(of(&rows).standing, Standing::None { why: "not run".into() });
+        assert_eq!((total.mean, total.conclusion), (None, Conclusion::WithinTracerCost));
+        rows[1].cells[1].conclusion = Conclusion::None { why: "later".into() };
+        assert_eq!(of(&rows).conclusion, Conclusion::None { why: "not run".into() });
     }
 }

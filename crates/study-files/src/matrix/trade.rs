@@ -1,7 +1,7 @@
 //! Weighs the memory cost of a policy against its speed, and finds the policies that no other one beats in both.
 
 use super::geometric::{Geometric, geometric};
-use super::row::{Cell, Row, Standing};
+use super::row::{Cell, Conclusion, Row};
 use study::comparison::Design;
 use study::metric::{Provenance, names};
 
@@ -64,8 +64,8 @@ fn trade(rows: &[&Row], at: usize) -> Option<CostAndMemory> {
 /// Cost and memory of a policy for a workload, relative to the baseline.
 fn of_row(row: &Row, at: usize) -> Option<(f64, f64)> {
     let cell = &row.cells[at];
-    let of_baseline = row.cells.iter().find(|cell| cell.standing == Standing::Baseline)?.memory_bytes()?;
-    if cell.standing == Standing::Baseline {
+    let of_baseline = row.cells.iter().find(|cell| cell.conclusion == Conclusion::Baseline)?.memory_bytes()?;
+    if cell.conclusion == Conclusion::Baseline {
         return (of_baseline > 0.0).then_some((1.0, 1.0));
     }
     let cost = row.cost_ratio(cell).filter(|_| cell.has_claim())?;
@@ -96,11 +96,11 @@ mod tests {
     fn row(ratios: &[(f64, f64)]) -> Row {
         let policies: Vec<String> = (0..=ratios.len()).map(|at| format!("p{at}")).collect();
         let mut row = Row::without("w", "m", &policies, "nothing");
-        row.cells[0].standing = Standing::Baseline;
+        row.cells[0].conclusion = Conclusion::Baseline;
         row.cells[0].medians.insert(names::PEAK_RESIDENT_BYTES.into(), 90.0);
         row.cells[0].medians.insert(names::PAGE_TABLE_SEEN_BYTES.into(), 10.0);
         for (cell, (cost, memory)) in row.cells[1..].iter_mut().zip(ratios) {
-            cell.standing = Standing::Better;
+            cell.conclusion = Conclusion::Better;
             cell.medians.insert(names::PEAK_RESIDENT_BYTES.into(), 100.0 * memory);
             let effect = Effect { blocks: 9, ratio: *cost, low: None, high: None, p_adjusted: None };
             cell.effects.insert(names::WALL_S.into(), effect);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn there_is_no_trade_without_both_figures() {
         let mut bare = row(&[(0.8, 1.5)]);
-        bare.cells[1].standing = Standing::WithinTracerCost;
+        bare.cells[1].conclusion = Conclusion::WithinTracerCost;
         assert_eq!(trades(&[&bare], 2)[1], None, "the change is not the policy's");
         bare.cells[0].medians.clear();
         assert_eq!(trades(&[&bare], 2)[0], None, "the baseline's memory is unknown");

@@ -3,7 +3,7 @@
 use super::{Aim, Question, Term, WorkloadProgress};
 use crate::definition::{Measure, Published};
 use crate::matrix::geometric::MIN_WORKLOADS;
-use crate::matrix::{Cell, Matrix, Row, Standing};
+use crate::matrix::{Cell, Conclusion, Matrix, Row};
 use study::comparison::Design;
 use study::metric::Direction;
 use study::stats::{Effect, LogError};
@@ -113,7 +113,7 @@ fn single(name: &str, effect: &Effect, row: &Row, workload: Option<usize>, aim: 
 /// there is no such row.
 fn tracer_cost(policy: &str, rows: &[Indexed<'_>]) -> Option<Question> {
     let within_cost = rows.iter().filter_map(|(row, at)| {
-        let cell = cell(row, policy).filter(|cell| cell.standing == Standing::WithinTracerCost)?;
+        let cell = cell(row, policy).filter(|cell| cell.conclusion == Conclusion::WithinTracerCost)?;
         let effect = cell.effects.get(&row.metric)?;
         Some((effect.ratio.ln(), Term { workload: *at, error: cell.error, is_running: effect.blocks >= row.blocks }))
     });
@@ -157,11 +157,12 @@ mod tests {
     fn row(name: &str, comparison: i64, ratio: f64, deviation: f64) -> Row {
         let policies = ["base".to_owned(), "thp".to_owned()];
         let mut row = Row { comparison: Some(comparison), blocks: 10, ..Row::without(name, "m", &policies, "") };
-        row.cells[0].standing = Standing::Baseline;
+        row.cells[0].conclusion = Conclusion::Baseline;
         let effect = Effect { blocks: 10, ratio, low: Some(ratio * 0.9), high: Some(ratio / 0.9), p_adjusted: None };
         let error = Some(LogError { variance: deviation * deviation, degrees: 9.0 });
         let effects = [(row.metric.clone(), effect)].into();
-        row.cells[1] = Cell { effects, error, is_held: true, standing: Standing::Undecided, ..row.cells[1].clone() };
+        row.cells[1] =
+            Cell { effects, error, is_held: true, conclusion: Conclusion::Undecided, ..row.cells[1].clone() };
         row
     }
 
@@ -200,7 +201,7 @@ mod tests {
         let (effect, these) = (questions[0].effect(), total.mean.unwrap().these.unwrap());
         assert_eq!(questions.len(), 1);
         assert!((effect.low.unwrap() - these.0).abs() < 1e-12 && (effect.high.unwrap() - these.1).abs() < 1e-12);
-        assert_eq!(questions[0].is_decided(), total.standing != Standing::Undecided);
+        assert_eq!(questions[0].is_decided(), total.conclusion != Conclusion::Undecided);
     }
 
     #[test]
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn a_policy_within_the_tracer_cost_is_an_uncertain_question() {
         let mut row = row("a", 1, 0.98, 0.02);
-        row.cells[1].standing = Standing::WithinTracerCost;
+        row.cells[1].conclusion = Conclusion::WithinTracerCost;
         let questions = questions(&matrix(vec![row], &[]), &spent());
         assert_eq!((questions[0].aim, questions[0].is_certain()), (Aim::TracerCost, false));
     }

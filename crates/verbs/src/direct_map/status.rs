@@ -36,7 +36,7 @@ pub fn run(arguments: &StatusArguments) -> Result<(), Failure> {
 }
 
 fn text(status: &Status) -> String {
-    let parts = [leaves_text(status), marker_text(status), features_text(&status.features), standings_text(status)];
+    let parts = [leaves_text(status), marker_text(status), features_text(&status.features), states_text(status)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
@@ -121,7 +121,7 @@ fn features_text(features: &[Feature]) -> String {
     plain(["feature", "value", "what it means"], rows, terminal_width())
 }
 
-fn standings_text(status: &Status) -> String {
+fn states_text(status: &Status) -> String {
     let rows = status.availabilities.iter().rev().map(|(leaf, availability)| {
         let (word, how) = words(availability);
         [policy(DirectMapLeaves::Of(*leaf)), word.to_string(), how.map(ToString::to_string).unwrap_or_default()]
@@ -166,14 +166,14 @@ fn document(status: &Status) -> Value {
         json!({
             "policy": policy(DirectMapLeaves::Of(*leaf)),
             "leaf_bytes": leaf.bytes(),
-            "standing": word.replace(' ', "_"),
+            "state": word.replace(' ', "_"),
             "reason": why.map(|why| &why.reason),
             "remedy": why.map(|why| &why.remedy),
         })
     });
     let mixed = is_mixed(status).then(|| {
         let mixed = policy(DirectMapLeaves::Mixed);
-        json!({ "policy": mixed, "leaf_bytes": null, "standing": "now", "reason": null, "remedy": null })
+        json!({ "policy": mixed, "leaf_bytes": null, "state": "now", "reason": null, "remedy": null })
     });
     json!({
         "schema": "pagelab.direct-map-status/1",

@@ -105,7 +105,7 @@ fn document(
             Suitability::Limited => "limited",
             Suitability::Neutral => "neutral",
         };
-        json!({ "name": fact.name, "value": fact.value, "meaning": fact.meaning, "standing": suitability })
+        json!({ "name": fact.name, "value": fact.value, "meaning": fact.meaning, "state": suitability })
     });
     json!({
         "schema": "pagelab.doctor/1",

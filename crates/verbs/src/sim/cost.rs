@@ -47,8 +47,8 @@ fn use_medians(cell: &mut shown::Cell, layouts: &Layouts) {
     cost.walks = median("walks", cost.walks);
     cost.faults = median("faults", cost.faults);
     cost.table_peak_bytes = median("all_table_peak_bytes", cost.table_peak_bytes);
-    cost.least_lost_cycles = median("least_lost_cycles", cost.least_lost_cycles);
-    cost.most_lost_cycles = median("most_lost_cycles", cost.most_lost_cycles);
+    cost.min_lost_cycles = median("min_lost_cycles", cost.min_lost_cycles);
+    cost.max_lost_cycles = median("max_lost_cycles", cost.max_lost_cycles);
     cost.resident_peak_bytes = median("resident_peak_bytes", cost.resident_peak_bytes);
     cost.held_unmapped_peak_bytes = median("held_unmapped_peak_bytes", cost.held_unmapped_peak_bytes);
     if let Some(kernel) = &mut cost.kernel {
@@ -110,8 +110,8 @@ pub fn cost(outcome: &Outcome) -> shown::Cost {
         second_level_misses: outcome.second_level.total(),
         walks: outcome.walks,
         walk_references: outcome.walk_references,
-        least_lost_cycles: outcome.least_lost_cycles(),
-        most_lost_cycles: outcome.most_lost_cycles(),
+        min_lost_cycles: outcome.min_lost_cycles(),
+        max_lost_cycles: outcome.max_lost_cycles(),
         kernel: outcome.kernel_cycles.map(kernel),
         faults: outcome.faults,
         resident_peak_bytes: outcome.costs.resident_peak_bytes,
@@ -140,8 +140,8 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
     let found =
         |found: &model::simulation::WalkReferences| (format!("walk_references, {}", found.cache), found.references);
     figures.extend(outcome.found.iter().map(found));
-    figures.push(("least_lost_cycles".to_owned(), outcome.least_lost_cycles()));
-    figures.push(("most_lost_cycles".to_owned(), outcome.most_lost_cycles()));
+    figures.push(("min_lost_cycles".to_owned(), outcome.min_lost_cycles()));
+    figures.push(("max_lost_cycles".to_owned(), outcome.max_lost_cycles()));
     if let Some(KernelCycles { fault_cycles, zeroing_cycles, copying_cycles }) = outcome.kernel_cycles {
         let cycles = [("fault", fault_cycles), ("zeroing", zeroing_cycles), ("copying", copying_cycles)];
         figures.extend(cycles.map(|(what, count)| (format!("kernel_cycles, {what}"), count)));
@@ -160,8 +160,8 @@ const NAMES: [&str; 15] = [
     "faults",
     "first_level_misses",
     "instructions",
-    "least_lost_cycles",
-    "most_lost_cycles",
+    "min_lost_cycles",
+    "max_lost_cycles",
     "resident_bytes",
     "runs",
     "second_hit_cycles",

@@ -113,7 +113,7 @@ fn answer_page(simulated: &Simulated, answer: Answer) -> shown::MachineAnswer {
     let own = cells.iter().filter(|cell| cell.machine == answer.machine);
     let bounds = own.filter_map(|cell| {
         let cost = cell.outcome.as_ref().ok()?;
-        let share = answer.share_in_words(cost.most_lost_cycles);
+        let share = answer.share_in_words(cost.max_lost_cycles);
         Some([cell.policy.clone(), share, answer.change_in_words(&cell.policy)])
     });
     shown::MachineAnswer { bounds: bounds.collect(), machine: answer.machine, sentence: answer.sentence }

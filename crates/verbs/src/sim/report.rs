@@ -180,7 +180,7 @@ fn translation(outcomes: &[&Outcome], width: usize) -> String {
             rate(cost.second_level_misses),
             rate(cost.walks),
             rate(cost.walk_references),
-            rate(cost.most_lost_cycles),
+            rate(cost.max_lost_cycles),
         ]
     };
     let header = ["policy", "pages", "L1 misses", "L2 misses", "walks", "reads", "cycles"];
@@ -220,8 +220,8 @@ fn kernel(outcomes: &[&Outcome], width: usize) -> Option<String> {
             row[5] = STOPPED.to_owned();
             return row;
         };
-        let all = kernel.total().saturating_add(cost.most_lost_cycles);
-        let counts = [cost.most_lost_cycles, kernel.fault, kernel.zeroing, kernel.copying, all];
+        let all = kernel.total().saturating_add(cost.max_lost_cycles);
+        let counts = [cost.max_lost_cycles, kernel.fault, kernel.zeroing, kernel.copying, all];
         for (cell, count) in row[1..].iter_mut().zip(counts) {
             *cell = rate_in_words(cost.per.rate(count));
         }
@@ -332,8 +332,8 @@ fn answer_document(answer: &Answer) -> Value {
 
 fn ran_document(outcome: &Outcome, trace_is_complete: bool) -> Value {
     let mut document = json!(outcome);
-    document["least_lost_cycles"] = json!(outcome.least_lost_cycles());
-    document["most_lost_cycles"] = json!(outcome.most_lost_cycles());
+    document["min_lost_cycles"] = json!(outcome.min_lost_cycles());
+    document["max_lost_cycles"] = json!(outcome.max_lost_cycles());
     document["provenance"] = json!("modelled");
     document["complete"] = json!(outcome.is_whole() && trace_is_complete);
     if !outcome.is_whole() {
@@ -359,8 +359,8 @@ fn rates(outcome: &Outcome, of: u64) -> Value {
         "walks": rate(outcome.walks),
         "walk_references": rate(outcome.walk_references),
         "walk_cycles": rate(outcome.walk_cycles),
-        "least_lost_cycles": rate(outcome.least_lost_cycles()),
-        "most_lost_cycles": rate(outcome.most_lost_cycles()),
+        "min_lost_cycles": rate(outcome.min_lost_cycles()),
+        "max_lost_cycles": rate(outcome.max_lost_cycles()),
         "faults": rate(outcome.faults),
         "kernel_cycles": outcome.kernel_cycles.map(|cycles| rate(cycles.total())),
     })

@@ -113,8 +113,8 @@ fn row(cell: &shown::Cell, answer: Option<&Answer>) -> Option<[String; 10]> {
     let [_, pages, walks, translation, share, faults, kernel, time, memory, tables] = &mut row;
     *pages = verdict_in_words(cost);
     *walks = grouped(cost.walks);
-    *translation = rate(cost.most_lost_cycles);
-    *share = answer.map_or(String::new(), |answer| answer.share_in_words(cost.most_lost_cycles));
+    *translation = rate(cost.max_lost_cycles);
+    *share = answer.map_or(String::new(), |answer| answer.share_in_words(cost.max_lost_cycles));
     *faults = grouped(cost.faults);
     *kernel = cost.kernel.map_or("?".to_owned(), |kernel| rate(kernel.total()));
     *time = answer.map_or(String::new(), |answer| answer.change_in_words(&cell.policy));

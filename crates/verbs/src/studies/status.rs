@@ -12,7 +12,7 @@ use super::gathered::{Gathered, gathered};
 use super::model::ModelRow;
 use super::outlook::remaining_s;
 use super::plan::{HostRow, Progress, max_time_s};
-use super::slurm::{self, Standing};
+use super::slurm::{self, TaskState};
 use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{find_store, folded, print, terminal_width};
@@ -52,7 +52,7 @@ pub fn status(arguments: &Status) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let store = find_store(arguments.which.store.as_deref())?.ok();
     let gathered = gathered(&definition, store.as_ref())?;
-    let tasks = slurm::standings(&definition, &arguments.which)?;
+    let tasks = slurm::task_states(&definition, &arguments.which)?;
     if arguments.json {
         let mut document = document(&definition, &gathered);
         document["tasks"] = tasks.iter().map(of_task).collect();
@@ -62,13 +62,13 @@ pub fn status(arguments: &Status) -> Result<(), Failure> {
     if tasks.is_empty() { print(&text, false) } else { print(&format!("{text}\n\n{}", of_tasks(&tasks)), false) }
 }
 
-fn of_task(task: &Standing) -> Value {
-    let Standing { task, workload, machines, state, why } = task;
+fn of_task(task: &TaskState) -> Value {
+    let TaskState { task, workload, machines, state, why } = task;
     json!({ "task": task, "workload": workload, "machines": machines, "state": state, "why": why })
 }
 
-fn of_tasks(tasks: &[Standing]) -> String {
-    let row = |task: &Standing| {
+fn of_tasks(tasks: &[TaskState]) -> String {
+    let row = |task: &TaskState| {
         let (number, machines) = (task.task.to_string(), task.machines.join(", "));
         [number, task.workload.clone(), machines, task.state.to_owned(), task.why.clone()]
     };

@@ -30,17 +30,18 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
             return Err(format!("{workload}: expected a machine that is emulated, found {machine:?}"));
         }
         let cells = row["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let standings: Vec<&str> = cells.iter().filter_map(|cell| cell["standing"]["standing"].as_str()).collect();
-        let of = |name: &str| standings.iter().filter(|standing| **standing == name).count();
-        if of("emulated") != 2 || of("emulated") + of("none") != standings.len() {
+        let conclusions: Vec<&str> =
+            cells.iter().filter_map(|cell| cell["conclusion"]["conclusion"].as_str()).collect();
+        let of = |name: &str| conclusions.iter().filter(|conclusion| **conclusion == name).count();
+        if of("emulated") != 2 || of("emulated") + of("none") != conclusions.len() {
             return Err(format!(
                 "{workload}: expected two arms whose times are an emulator's, found {}",
-                standings.join(", ")
+                conclusions.join(", ")
             ));
         }
     }
     let arms = first["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let arms = arms.iter().filter(|cell| cell["standing"]["standing"] == "emulated");
+    let arms = arms.iter().filter(|cell| cell["conclusion"]["conclusion"] == "emulated");
     let arms: Vec<&str> = arms.filter_map(|cell| cell["policy"].as_str()).collect();
     let wins = report["totals"].as_array().map(Vec::as_slice).unwrap_or_default();
     if wins.iter().any(|total| total["wins"]["races"] != 0) {
@@ -60,12 +61,13 @@ mod tests {
     use super::super::tests::{part, ran};
     use super::*;
 
-    fn judged(machine: &str, standing: &str, of_1g: &str) -> Result<String, String> {
-        let cell = |policy: &str, standing: &str| serde_json::json!({ "policy": policy, "standing": { "standing": standing } });
+    fn judged(machine: &str, conclusion: &str, of_1g: &str) -> Result<String, String> {
+        let cell =
+            |policy: &str, conclusion: &str| serde_json::json!({ "policy": policy, "state": { "state": conclusion } });
         let cells = [
             cell("direct-map-1g", "none"),
             cell("direct-map-mixed", "emulated"),
-            cell("direct-map-2m", standing),
+            cell("direct-map-2m", conclusion),
             cell("direct-map-4k", "none"),
         ];
         let row = serde_json::json!({ "workload": "x", "machine": machine, "origins": [{}], "cells": cells });

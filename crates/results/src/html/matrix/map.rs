@@ -1,6 +1,6 @@
 //! The matrix of a study as a heat map: workloads as rows, policies as columns.
 
-use study_files::matrix::{Cell, Matrix, Row, Standing};
+use study_files::matrix::{Cell, Conclusion, Matrix, Row};
 
 use super::Anchors;
 use crate::figure::Change;
@@ -33,16 +33,16 @@ fn map_row(row: &Row, anchor: &str) -> String {
 }
 
 fn map_cell(row: &Row, cell: &Cell, anchor: &str) -> String {
-    let tip = match &cell.standing {
-        Standing::None { why } => why.clone(),
+    let tip = match &cell.conclusion {
+        Conclusion::None { why } => why.clone(),
         _ => in_cell(row, cell),
     };
-    let short = match (&cell.standing, cell.effects.get(&row.metric)) {
-        (Standing::None { .. }, _) => "–".to_owned(),
-        (Standing::Baseline, _) | (_, None) => in_cell(row, cell),
+    let short = match (&cell.conclusion, cell.effects.get(&row.metric)) {
+        (Conclusion::None { .. }, _) => "–".to_owned(),
+        (Conclusion::Baseline, _) | (_, None) => in_cell(row, cell),
         (_, Some(effect)) => Change::of(effect).estimate(),
     };
-    let is_shown = matches!(cell.standing, Standing::Better | Standing::Worse | Standing::Modelled);
+    let is_shown = matches!(cell.conclusion, Conclusion::Better | Conclusion::Worse | Conclusion::Modelled);
     let cost = row.cost_ratio(cell).filter(|_| is_shown);
     let style = cost.map(|cost| format!(" style=\"background:{}\"", heat(cost))).unwrap_or_default();
     let tip = escape(&typeset(&format!("{}, {}: {tip}", row.workload, cell.policy)));

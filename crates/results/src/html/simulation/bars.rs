@@ -19,7 +19,7 @@ const USUAL_SHADES: usize = 6;
 
 /// Cycles lost per 1000 instructions or runs, one bar per policy of a machine.
 pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
-    let lost_rates = |cost: &Cost| (cost.per.rate(cost.least_lost_cycles), cost.per.rate(cost.most_lost_cycles));
+    let lost_rates = |cost: &Cost| (cost.per.rate(cost.min_lost_cycles), cost.per.rate(cost.max_lost_cycles));
     let most = costs(cells).map(|(_, cost)| lost_rates(cost).1).fold(0.0, f64::max);
     if most <= 0.0 {
         return None;

@@ -89,7 +89,7 @@ fn result_row(cell: &Cell, answer: Option<&MachineAnswer>) -> String {
         [cost.resident_peak_bytes, cost.touched_peak_bytes, cost.held_unmapped_peak_bytes, cost.table_peak_bytes];
     format!(
         "<tr>{name}{}{}{}{}{}{}</tr>\n",
-        rate(cost.most_lost_cycles),
+        rate(cost.max_lost_cycles),
         bounds.map(number).concat(),
         verdict(cost),
         rates.map(rate).concat(),
@@ -103,8 +103,8 @@ fn result_row(cell: &Cell, answer: Option<&MachineAnswer>) -> String {
 pub(super) fn kernel(cells: &[Cell]) -> String {
     let row = |(cell, cost): (&Cell, &Cost)| {
         let kernel = cost.kernel?;
-        let all = kernel.total().saturating_add(cost.most_lost_cycles);
-        let counts = [cost.most_lost_cycles, kernel.fault, kernel.zeroing, kernel.copying, all];
+        let all = kernel.total().saturating_add(cost.max_lost_cycles);
+        let counts = [cost.max_lost_cycles, kernel.fault, kernel.zeroing, kernel.copying, all];
         let rates = counts.map(|count| number(&rate_in_words(cost.per.rate(count)))).concat();
         Some(format!("<tr><th scope=\"row\" class=\"name\">{}</th>{rates}</tr>\n", escape(&cell.policy)))
     };

@@ -7,7 +7,7 @@ use policy::verdict::Holding;
 use study::metric::{Provenance, Unit, names};
 use study::stats::Effect;
 use study::stats::boots::count_of_boots;
-use study_files::matrix::{Cell, Row, Standing};
+use study_files::matrix::{Cell, Conclusion, Row};
 
 use super::super::cells::word;
 use super::super::figures;
@@ -35,7 +35,8 @@ pub fn of_row(row: &Row, extent: Extent) -> String {
     let mut text = folded(&format!("{}{blocks}", row.workload), 2) + "\n" + &columns().heads();
     let metrics = metrics(row, extent);
     // The baseline is shown first; in the study it may be any policy.
-    let (old, new): (Vec<&Cell>, Vec<&Cell>) = row.cells.iter().partition(|cell| cell.standing == Standing::Baseline);
+    let (old, new): (Vec<&Cell>, Vec<&Cell>) =
+        row.cells.iter().partition(|cell| cell.conclusion == Conclusion::Baseline);
     let cells: Vec<&Cell> = old.into_iter().chain(new).collect();
     for metric in &metrics {
         text.push_str(&(folded(&figure::title(metric), 2) + "\n"));
@@ -48,7 +49,7 @@ pub fn of_row(row: &Row, extent: Extent) -> String {
 }
 
 pub fn has_figure(cell: &Cell) -> bool {
-    !matches!(cell.standing, Standing::None { .. })
+    !matches!(cell.conclusion, Conclusion::None { .. })
 }
 
 /// The metrics of a row: the primary metric first, and no time if the row was measured in emulation.
@@ -78,9 +79,9 @@ fn of_cell(cell: &Cell, metric: &str) -> String {
     let unit = unit(metric);
     let median = cell.medians.get(metric).map_or("none".to_owned(), |value| figure::short(*value, unit));
     let range = cell.basis.ranges.get(metric).map(|(least, most)| span(*least, *most, unit)).unwrap_or_default();
-    let (change, interval) = match (cell.effects.get(metric), &cell.standing) {
-        (Some(effect), standing) if *standing != Standing::Baseline => (estimate(effect), interval(effect)),
-        (None, Standing::Baseline) | (Some(_), _) => (String::new(), String::new()),
+    let (change, interval) = match (cell.effects.get(metric), &cell.conclusion) {
+        (Some(effect), conclusion) if *conclusion != Conclusion::Baseline => (estimate(effect), interval(effect)),
+        (None, Conclusion::Baseline) | (Some(_), _) => (String::new(), String::new()),
         (None, _) => ("none".to_owned(), String::new()),
     };
     columns().row(&format!("  {}", cell.policy), &[median, range, change, interval])
@@ -112,11 +113,11 @@ pub fn interval(effect: &Effect) -> String {
 
 /// The outcome of an arm: `better; 15 runs; held on 97 % of the memory`, or why it has no figure.
 fn outcome(row: &Row, cell: &Cell) -> String {
-    if let Standing::None { why } = &cell.standing {
+    if let Conclusion::None { why } = &cell.conclusion {
         return format!("no figure: {why}");
     }
     let basis = &cell.basis;
-    let word = if row.provenance == Provenance::Modelled { "modelled" } else { word(&cell.standing) };
+    let word = if row.provenance == Provenance::Modelled { "modelled" } else { word(&cell.conclusion) };
     let runs = match (basis.runs, basis.boots) {
         (0, _) => None,
         (runs, 0) => Some(count_of_runs(runs)),
@@ -132,8 +133,8 @@ fn count_of_runs(runs: u32) -> String {
 
 /// Why an arm has no figure, or did not get the pages of its policy; `None` if it has both.
 pub fn why_not(cell: &Cell) -> Option<String> {
-    match (&cell.standing, cell.basis.holding) {
-        (Standing::None { why }, _) => Some(format!("no figure: {why}")),
+    match (&cell.conclusion, cell.basis.holding) {
+        (Conclusion::None { why }, _) => Some(format!("no figure: {why}")),
         (_, Some(Holding::NotHeld | Holding::Partly | Holding::Unknown)) => pages(cell),
         _ => None,
     }
@@ -174,7 +175,7 @@ fn causes(cell: &Cell) -> String {
 /// Why single cells of the table are empty. Arms without any figure are explained elsewhere.
 fn holes(row: &Row, metrics: &[String]) -> Vec<String> {
     let known: Vec<&Cell> = row.cells.iter().filter(|cell| has_figure(cell)).collect();
-    let compared = || known.iter().filter(|cell| cell.standing != Standing::Baseline);
+    let compared = || known.iter().filter(|cell| cell.conclusion != Conclusion::Baseline);
     let names = |cells: Vec<&Cell>| cells.iter().map(|cell| cell.policy.as_str()).collect::<Vec<_>>().join(", ");
     let mut holes = Vec::new();
     for metric in metrics {

@@ -15,7 +15,7 @@ use study::metric::Provenance;
 use study::stats::Effect;
 use study_files::definition::{Measure, Workload};
 use study_files::matrix::geometric::MIN_WORKLOADS;
-use study_files::matrix::{self, Matrix, Row, Standing, Total};
+use study_files::matrix::{self, Conclusion, Matrix, Row, Total};
 
 use super::answer::{answer, claimed, of_rows};
 use super::by_kernel::counts_cleared_bytes;
@@ -198,7 +198,7 @@ fn of_row(report: &Report<'_>, row: &Row, extent: Extent) -> String {
 }
 
 fn has_baseline(row: &Row) -> bool {
-    row.cells.iter().any(|cell| cell.standing == Standing::Baseline)
+    row.cells.iter().any(|cell| cell.conclusion == Conclusion::Baseline)
 }
 
 fn has_interval(row: &Row) -> bool {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use study::comparison::Comparison;
 use study::stats::Effect;
 use study_files::definition::{Boot, Guest};
-use study_files::matrix::{Basis, Standing};
+use study_files::matrix::{Basis, Conclusion};
 
 use super::super::sample::{definition, with_large_report, with_report};
 use super::super::*;
@@ -204,7 +204,7 @@ fn cell(metrics: Vec<String>) -> impl Strategy<Value = study_files::matrix::Cell
     let known = (proptest::collection::vec((figure(), figure(), effect(), any::<[bool; 2]>()), count), any::<bool>());
     let known = known.prop_map(move |(figures, is_held)| {
         let mut cell = study_files::matrix::Cell::without("", String::new());
-        (cell.is_held, cell.standing) = (is_held, Standing::Undecided);
+        (cell.is_held, cell.conclusion) = (is_held, Conclusion::Undecided);
         cell.basis.holding =
             Some(if is_held { policy::verdict::Holding::Held } else { policy::verdict::Holding::NotHeld });
         for (name, (one, other, effect, [is_seen, is_compared])) in metrics.iter().zip(figures) {
@@ -234,8 +234,8 @@ fn row() -> impl Strategy<Value = Row> {
     (name(), name(), proptest::collection::vec(name(), 12), cells, any::<bool>()).prop_map(
         |(workload, machine, policies, mut cells, is_emulated)| {
             cells.iter_mut().zip(&policies).for_each(|(cell, policy)| cell.policy.clone_from(policy));
-            if !matches!(cells[0].standing, Standing::None { .. }) {
-                cells[0].standing = Standing::Baseline;
+            if !matches!(cells[0].conclusion, Conclusion::None { .. }) {
+                cells[0].conclusion = Conclusion::Baseline;
             }
             Row { cells, is_emulated, notes: vec![workload.clone()], ..Row::without(&workload, &machine, &[], "") }
         },

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use study::stats::Effect;
 use study_files::definition::Definition;
 use study_files::matrix::wins::Race;
-use study_files::matrix::{Cell, Standing};
+use study_files::matrix::{Cell, Conclusion};
 
 /// The reason for a missing figure if no simulation was tried.
 pub const UNSIMULATED: &str = "not simulated yet";
@@ -153,7 +153,7 @@ pub fn cell(
     Cell {
         medians: figures.iter().map(|(name, value)| (name.clone(), *value as f64)).collect(),
         effects: if is_baseline { BTreeMap::new() } else { figures.iter().filter_map(effect).collect() },
-        standing: if is_baseline { Standing::Baseline } else { Standing::Modelled },
+        conclusion: if is_baseline { Conclusion::Baseline } else { Conclusion::Modelled },
         coverage_ratio,
         is_held: is_baseline || is_held,
         ..Cell::without(policy, String::new())

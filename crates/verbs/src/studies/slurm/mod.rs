@@ -17,7 +17,7 @@ use std::fs;
 use std::path::Path;
 
 pub use collect::collect;
-pub use queue::{Standing, standings};
+pub use queue::{TaskState, task_states};
 pub use task::task;
 
 use results::files;

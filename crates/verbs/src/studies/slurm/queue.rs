@@ -1,4 +1,4 @@
-//! The states of a study's tasks ([`standings`]): for tasks that wait or run from Slurm, for the others from their
+//! The states of a study's tasks ([`task_states`]): for tasks that wait or run from Slurm, for the others from their
 //! shards.
 
 use study_files::definition::Definition;
@@ -11,7 +11,7 @@ use crate::studies::arguments::Which;
 
 /// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct TaskState {
     /// The index of the task in the job array.
     pub task: usize,
     /// The workload's name.
@@ -28,7 +28,7 @@ pub struct Standing {
 ///
 /// # Errors
 /// There is no location for the store.
-pub fn standings(definition: &Definition, which: &Which) -> Result<Vec<Standing>, Failure> {
+pub fn task_states(definition: &Definition, which: &Which) -> Result<Vec<TaskState>, Failure> {
     let shards = Shards::of(definition, which.store.as_deref())?;
     let Ok(tasks) = tasks(definition) else { return Ok(Vec::new()) };
     if !shards.has_any()? {
@@ -36,9 +36,9 @@ pub fn standings(definition: &Definition, which: &Which) -> Result<Vec<Standing>
     }
     // On a machine without Slurm's programs, for example one to which the shards were copied, no task counts as queued.
     let queued = sbatch::queued_tasks(&super::name(&shards));
-    let standing = |task: &super::tasks::Task| {
-        let (state, why) = standing(task.number, &shards, &queued)?;
-        Ok(Standing {
+    let task_state = |task: &super::tasks::Task| {
+        let (state, why) = task_state(task.number, &shards, &queued)?;
+        Ok(TaskState {
             task: task.number,
             workload: task.workload.name.clone(),
             machines: task.machines.clone(),
@@ -46,10 +46,10 @@ pub fn standings(definition: &Definition, which: &Which) -> Result<Vec<Standing>
             why: results::printable(&why),
         })
     };
-    tasks.iter().map(standing).collect()
+    tasks.iter().map(task_state).collect()
 }
 
-fn standing(
+fn task_state(
     task: usize,
     shards: &Shards,
     queued: &Result<Vec<Queued>, Failure>,
