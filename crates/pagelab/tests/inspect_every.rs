@@ -192,7 +192,7 @@ fn refuses_conflicting_options() {
         (&["--all", "--html", "x"], "cannot be used with"),
         (&["1", "--every", "1s", "--html", "x"], "which show one look"),
         (&["1", "--every", "1s", "--json"], "which show one look"),
-        (&["1", "--every", "often"], "expected a time such as 90s"),
+        (&["1", "--every", "often"], "expected a time above 0, such as 90s"),
         (&["1", "--every", "1s", "--openmetrics", "/no/such/place"], "/no/such/place"),
         (&["1", "--html", "/no/such/place"], "/no/such/place"),
         (&["4294967295", "--every", "1s"], "there is no process 4294967295"),

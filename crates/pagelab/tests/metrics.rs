@@ -290,7 +290,7 @@ fn refuses_conflicting_options() {
     for (words, message) in [
         (&["--json-lines"][..], "--every <TIME>"),
         (&["--json", "--every", "1s"], "cannot be used with"),
-        (&["--every", "often"], "expected a time such as 90s"),
+        (&["--every", "often"], "expected a time above 0, such as 90s"),
         (&["--openmetrics", "/no/such/place"], "/no/such/place"),
     ] {
         bench.pagelab(&[&["metrics"], words].concat()).ran().assert_exit(2, &[message]);

@@ -236,8 +236,8 @@ fn without_a_terminal_there_is_one_frame() {
 fn refuses_unknown_intervals_and_columns() {
     let bench = Bench::new();
     for (words, message) in [
-        (["--every", "2"], "expected a time such as 90s"),
-        (["--every", "0s"], "expected a time such as 90s"),
+        (["--every", "2"], "expected a time above 0, such as 90s"),
+        (["--every", "0s"], "expected a time above 0, such as 90s"),
         (["--sort", "size"], "possible values: resident, larger, faults, base, name, pid"),
     ] {
         bench.pagelab(&[&["top"], &words[..]].concat()).ran().assert_exit(2, &[message]);

@@ -142,12 +142,13 @@ fn free_page_reporting_is_explained_once() {
     let options = [&["-p", "default,base", "--full"][..], &QUICK].concat();
     let first = ran_freely(bench.compare(&options, &bench.touch()));
     first.assert_stdout(&[
-        "the guest gives its hypervisor free blocks",
+        "free page reporting is on (blocks of ",
+        "free-page-reporting=off",
         "--prepare 'pagelab workload page-touch --bytes SIZE'",
     ]);
     let second = ran_freely(bench.compare(&options, &bench.touch()));
     second.assert_stdout(&[
-        "free page reporting is on here",
+        "free page reporting is on (blocks of ",
         "makes the hypervisor provide the memory again before each trial",
     ]);
     assert!(!second.stdout.contains("free-page-reporting=off"), "the rest is not repeated: {second}");

@@ -167,5 +167,9 @@ fn why_a_server_ended(exit: Exit, printed: &str) -> String {
 
 /// The text that a program printed last, as part of a sentence.
 pub fn last_words(printed: &str) -> String {
-    if printed.is_empty() { "it printed nothing".into() } else { format!("its last words: {printed}") }
+    if printed.is_empty() {
+        "it printed nothing".into()
+    } else {
+        format!("its last words: {}", printed.lines().collect::<Vec<_>>().join("; "))
+    }
 }

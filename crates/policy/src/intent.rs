@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::direct_map_leaves::DirectMapLeaves;
 pub use crate::policy_error::PolicyError;
+use crate::similar;
 use crate::size::{PageSize, parse_bytes};
 use crate::windows::Windows;
 
@@ -324,14 +325,13 @@ const OTHER_NAMES: [(&str, &str); 15] = [
     ("small", "base"),
 ];
 
-/// The policy for which the text is another common name; otherwise the name with the smallest edit distance.
-fn nearest(text: &str, names: &[String]) -> String {
+/// The policy for which the text is another common name; otherwise the most similar name.
+fn nearest(text: &str, names: &[String]) -> Option<String> {
     let text = text.to_ascii_lowercase();
     if let Some((_, policy)) = OTHER_NAMES.iter().find(|(other, _)| *other == text) {
-        return (*policy).to_owned();
+        return Some((*policy).to_owned());
     }
-    let distance = |name: &String| strsim::damerau_levenshtein(&text, name);
-    names.iter().min_by_key(|name| distance(name)).cloned().unwrap_or_default()
+    similar::nearest(&text, names).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -361,7 +361,9 @@ mod tests {
     #[test]
     fn a_typing_error_names_the_nearest() {
         let nearest_of = |text: &str| match text.parse::<Policy>() {
-            Err(PolicyError::Unknown { nearest, .. } | PolicyError::UnknownModifier { nearest, .. }) => nearest,
+            Err(PolicyError::Unknown { nearest, .. } | PolicyError::UnknownModifier { nearest, .. }) => {
+                nearest.unwrap_or_default()
+            }
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(nearest_of("tph"), "thp");
@@ -371,6 +373,7 @@ mod tests {
         assert_eq!(nearest_of("thp+noguards"), "no-guards");
         assert_eq!(nearest_of("directmap-1g"), "direct-map-1g");
         assert_eq!([nearest_of("Huge"), nearest_of("hugetlb"), nearest_of("none")], ["thp", "hugetlb-2m", "base"]);
+        assert_eq!(nearest_of("nosuch"), "", "none is similar");
     }
 
     #[test]

@@ -6,12 +6,12 @@ use crate::windows::WindowsError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// There is no granularity of that name.
-    #[error("there is no policy {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
+    #[error("there is no policy {found:?}; {}`pagelab list policies` shows all", the_nearest(nearest))]
     Unknown {
         /// The given text.
         found: String,
-        /// The most similar valid name.
-        nearest: String,
+        /// The most similar valid name, if one is similar.
+        nearest: Option<String>,
     },
     /// A size alone.
     #[error(
@@ -20,12 +20,12 @@ pub enum PolicyError {
     )]
     Size(String),
     /// There is no modifier of that name.
-    #[error("there is no modifier {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
+    #[error("there is no modifier {found:?}; {}`pagelab list policies` shows all", the_nearest(nearest))]
     UnknownModifier {
         /// The given text.
         found: String,
-        /// The most similar valid name.
-        nearest: String,
+        /// The most similar valid name, if one is similar.
+        nearest: Option<String>,
     },
     /// A part that is meant to describe windows does not.
     #[error("the policy {0:?}: {1}")]
@@ -33,4 +33,8 @@ pub enum PolicyError {
     /// Two parts that contradict each other.
     #[error("the policy {0:?} contradicts itself: {1}")]
     Contradiction(String, &'static str),
+}
+
+fn the_nearest(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or(String::new(), |nearest| format!("the nearest is {nearest:?}, "))
 }

@@ -120,10 +120,11 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
         cells: rows.iter().map(|row| cell(row).unwrap_or_default()).collect(),
     };
     let printed = printed(&comparison.design, &primary);
-    // The metrics that the user named stay longer than what is optional, the first of them longest; their intervals are the first to
-    // be left out.
-    let last = 1 + printed.len() as u8;
-    let own = printed.iter().zip(2..).flat_map(|(metric, dispensable)| {
+    // The first metric that the user named stays longest, then the proof (pages), then the user's other metrics; their intervals are the
+    // first to be left out. Without such metrics the interval stays longer than the proof, which has notes where it is in doubt.
+    let last = 3 + printed.len() as u8;
+    let (interval_dispensable, pages_dispensable) = if printed.is_empty() { (2, 3) } else { (last, 3) };
+    let own = printed.iter().zip([2].into_iter().chain(4..)).flat_map(|(metric, dispensable)| {
         let with_change = |row: &Row<'_>| {
             let change = row.effect(&metric.name).map(|effect| format!(" {}", Change::of(effect).estimate()));
             Some(Span::plain(typical(row, &metric.name)? + &change.unwrap_or_default()))
@@ -131,7 +132,7 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
         let range = |row: &Row<'_>| Some(Span::plain(Change::of(row.effect(&metric.name)?).range()?));
         [
             column(&metric.name, dispensable, &with_change),
-            column(&format!("{} interval", metric.name), last + 4, &range),
+            column(&format!("{} interval", metric.name), last + 3, &range),
         ]
     });
     let (own, mut columns): (Vec<Column>, _) = (
@@ -140,9 +141,9 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
             column(POLICY, 0, &|row| Some(label(row))),
             column(&rows::title(comparison, &primary.name), 1, &|row| typical(row, &primary.name).map(Span::plain)),
             column("change", 0, &|row| Some(Span::plain(change(row)?.estimate()))),
-            column(&interval, last + 1, &|row| Some(Span::plain(change(row)?.range()?))),
-            column("memory", last + 3, &|row| typical(row, names::PEAK_RESIDENT_BYTES).map(Span::plain)),
-            column(PAGES, last + 2, &|row| Some(verdict(row))),
+            column(&interval, interval_dispensable, &|row| Some(Span::plain(change(row)?.range()?))),
+            column("memory", last + 1, &|row| typical(row, names::PEAK_RESIDENT_BYTES).map(Span::plain)),
+            column(PAGES, pages_dispensable, &|row| Some(verdict(row))),
             column(OUTCOME, 0, &|row| Some(outcome(row))),
         ],
     );

@@ -138,10 +138,10 @@ impl Conclusion<'_> {
 
     fn equivalent(&self, rows: &[&Row<'_>], nearest: &Row<'_>) -> String {
         let which = if rows.len() == 1 { String::new() } else { format!("{}: ", asked(nearest)) };
+        let names = labels(rows);
         format!(
-            "nothing gained: {} {} the {} of {} by no more than {} % in either direction{}",
-            labels(rows),
-            if rows.len() == 1 { "changes" } else { "change" },
+            "nothing gained: {names} {} the {} of {} by no more than {} % in either direction{}",
+            if rows.len() == 1 || names.starts_with("asking for ") { "changes" } else { "change" },
             rows::title(self.comparison, rows::primary(self.comparison)),
             baseline_label(self.comparison),
             figure::plain(self.comparison.design.band_ratio * 100.0),

@@ -196,7 +196,7 @@ fn free_page_reporting_of_a_guest_is_warned_of() {
     all[3].state_before.reported_block = Some(PageSize::M2);
     let warnings = analysis(&design, &all).warnings;
     assert_eq!(warnings, [Warning::FreeMemoryReported { block: PageSize::M2, explained_by: None }]);
-    assert!(warnings[0].describe(&design.arms).contains("blocks of 2M and more"));
+    assert!(warnings[0].describe(&design.arms).contains("is on (blocks of 2M): "));
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub enum WordError {
     Fragmented(String),
     #[error("expected a PID, found {0:?}; a command to be run is given after --")]
     Pid(String),
-    #[error("expected a time such as 90s, 10m or 1h, found {0:?}")]
+    #[error("expected a time above 0, such as 90s, 10m or 1h, found {0:?}")]
     Duration(String),
     /// The argument is neither a duration nor `none`.
     #[error("expected a time such as 90s, 10m or 1h, found {0:?}; or none")]

@@ -108,14 +108,15 @@ fn a_narrow_terminal_has_fewer_columns() {
     assert!(text.contains("more (3 columns, "), "what is left out is counted: {text}");
 }
 
-/// With metrics of the user's own, everything else that is optional is left out before them.
+/// With metrics of the user's own, what else is optional is left out before them, except the proof.
 #[test]
 fn metrics_that_the_user_named_stay_at_80_columns() {
     let comparison = sample::with_own_metrics();
-    for (width, shown) in [(60, &["rps"][..]), (80, &["rps", "p99_latency_ms"]), (200, &["rps", "p99_latency_ms"])] {
+    for (width, shown) in [(60, &["rps"][..]), (80, &["rps"]), (200, &["rps", "p99_latency_ms"])] {
         let text = screen(&comparison, width);
         let header = text.lines().next().unwrap();
         assert!(shown.iter().all(|name| header.contains(name)), "{width}: {text}");
+        assert_eq!(header.contains("pages"), width > 60, "{width}: {text}");
         assert!(text.lines().find(|line| line.starts_with("thp ")).unwrap().contains("-11.8 %"), "{text}");
     }
     assert!(screen(&comparison, 200).lines().next().unwrap().contains("rps interval"));
@@ -213,11 +214,14 @@ fn what_may_hide_a_gain_of_large_pages_is_on_the_screen() {
             arm.outcome = Outcome::Better { best: false };
         }
     });
-    assert!(!screen(&comparison, 80).contains("free page reporting"), "all large pages gain");
+    assert!(!screen(&comparison, 80).contains("hypervisor"), "all large pages gain");
     for outcome in [Outcome::Worse, Outcome::Undecided { blocks_needed: None }, Outcome::Equivalent] {
         comparison.analysis.as_mut().unwrap().arms[3].outcome = outcome.clone();
         let text = screen(&comparison, 80);
-        assert!(text.contains("warning: free page reporting is on here"), "{outcome:?}: {text}");
+        assert!(
+            text.contains("warning: first touches of large pages can fault in the hypervisor (--full: why)"),
+            "{outcome:?}: {text}"
+        );
     }
 }
 

@@ -61,10 +61,18 @@ pub(crate) fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Note> {
 
 fn of_warning(comparison: &Comparison, rows: &[Row<'_>], (warning, remedy): &(&Warning, Option<String>)) -> Note {
     let sentence = printable(&warning.describe(&comparison.design.arms));
-    let remedy = remedy.as_ref().map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
+    // Variants are how a program's own setting is compared.
+    let is_followed = matches!(warning, Warning::SharedMemory { .. })
+        && comparison.design.arms.iter().any(|arm| arm.variant.is_some());
+    let remedy = remedy.as_ref().filter(|_| !is_followed);
+    let remedy = remedy.map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
     let line = format!("warning: {sentence}{remedy}");
-    let is_brief = warning.affects_interpretation() || may_hide_a_gain(rows, warning);
-    if is_brief { Note::both(line) } else { Note::full(line) }
+    if warning.affects_interpretation() {
+        return Note::both(line);
+    }
+    let brief = may_hide_a_gain(rows, warning)
+        .then(|| "warning: first touches of large pages can fault in the hypervisor (--full: why)".to_owned());
+    Note { full: vec![line], brief }
 }
 
 /// Whether a warning may explain why large pages that the program got show no gain here: touching them for the first time makes

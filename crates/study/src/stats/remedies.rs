@@ -60,13 +60,9 @@ impl Warning {
                 };
                 format!("pagelab split part of the kernel's direct map into leaves of {leaf} in this boot (direct-map demote): {share}")
             }
-            Warning::FreeMemoryReported { block, explained_by: None } => format!(
-                "free page reporting is on here: the guest gives its hypervisor free blocks of {block} and more, so the first \
-                 touch of a large page can also fault in the hypervisor"
+            Warning::FreeMemoryReported { block, .. } => format!(
+                "free page reporting is on (blocks of {block}): the first touch of a large page can also fault in the hypervisor"
             ),
-            Warning::FreeMemoryReported { block, explained_by: Some(_) } => {
-                format!("free page reporting is on here (blocks of {block})")
-            }
             Warning::FirstProcessEnds { ratio, cpu_decides } => {
                 let decides = if *cpu_decides { ", so CPU time decides" } else { "" };
                 format!(
@@ -162,9 +158,9 @@ impl Warning {
                  (--server, --ready)"
             }
             Warning::SharedMemory { .. } => {
-                "for PostgreSQL, compare hugetlb-2m, which provides a pool; to set one up permanently: vm.nr_hugepages=N (postgres -C \
-                 shared_memory_size_in_huge_pages prints N) and huge_pages=on, because with the default, try, PostgreSQL silently takes no page of a pool that is \
-                 too small"
+                "for PostgreSQL, make a pool as root (sysctl vm.nr_hugepages=N; postgres -C shared_memory_size_in_huge_pages prints N), and \
+                 compare its own setting: -p default --variant 'off={} -c huge_pages=off' --variant 'on={} -c huge_pages=on'. Keep \
+                 huge_pages=on: with the default, try, PostgreSQL silently takes no page of a pool that is too small"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };

@@ -16,7 +16,7 @@ mod measure;
 mod own_session;
 mod pattern;
 mod primary;
-mod progress;
+pub mod progress;
 mod recorder;
 mod request;
 pub mod resumed;

@@ -7,7 +7,6 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use policy::Granularity;
 use study::comparison::Design;
 use study::runner::Event;
 use tracer::signals;
@@ -21,28 +20,18 @@ const LISTEN: &str = "0A";
 /// The flag of a listening socket in /proc/PID/net/unix (`__SO_ACCEPTCON`).
 const ACCEPTS_CONNECTIONS: u32 = 1 << 16;
 
-/// A hint for PostgreSQL, whose largest memory only a pool changes: it takes the pool's pages itself (`huge_pages`, which is `try`
-/// by default). `None` if a policy with a pool is compared and the server may use it.
+/// A hint for PostgreSQL, whose largest memory no policy changes: it takes the pages of a pool itself (`huge_pages`, which is `try` by
+/// default). `None` if its own setting is compared.
 pub fn of_command(command: &[String], design: &Design) -> Option<&'static str> {
     if Path::new(command.first()?).file_name()? != "postgres" {
         return None;
     }
-    let is_off = command.iter().any(|word| {
-        let word = word.trim_start_matches("-c").trim_start_matches('-').replace([' ', '-'], "_");
-        ["huge_pages=off", "huge_pages=false", "huge_pages=no"].iter().any(|off| word.starts_with(off))
-    });
-    let has_pool = design.arms.iter().any(|arm| matches!(arm.policy.granularity, Granularity::Hugetlb(_)));
-    match (is_off, has_pool) {
-        (true, _) => Some(
-            "pagelab: huge_pages=off keeps PostgreSQL's shared buffers in base pages under every policy: leave it out and compare \
-             hugetlb-2m (-p default,hugetlb-2m), which provides a pool",
-        ),
-        (false, false) => Some(
-            "pagelab: PostgreSQL's shared buffers get large pages only from a pool: compare hugetlb-2m too (-p default,hugetlb-2m), \
-             which provides one of the size needed; the other policies change only private memory",
-        ),
-        (false, true) => None,
-    }
+    let has_variants = design.arms.iter().any(|arm| arm.variant.is_some());
+    (!has_variants).then_some(
+        "pagelab: policies leave the pages of PostgreSQL's shared buffers alone; its own setting changes them, with a pool (as root: sysctl \
+         vm.nr_hugepages=N, which postgres -C shared_memory_size_in_huge_pages prints): -p default --variant 'off={} -c huge_pages=off' \
+         --variant 'on={} -c huge_pages=on'",
+    )
 }
 
 /// Examines the command of the first trial once, if that trial takes long.
@@ -149,25 +138,22 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use study::trial::Arm;
+    use study::variant::Variant;
 
     use super::*;
 
     #[test]
     fn shared_buffers_have_a_hint_before_the_first_trial() {
-        let hint = |line: &str, policies: &[&str]| {
-            let arms = policies.iter().map(|policy| Arm::of_policy(*policy, policy.parse().unwrap())).collect();
-            of_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), &Design::new(arms, 0, 1))
+        let hint = |line: &str, variant: Option<&str>| {
+            let arm = |policy: &str| Arm::of_policy(policy, policy.parse().unwrap());
+            let mut design = Design::new(["default", "hugetlb-2m"].map(arm).into(), 0, 1);
+            design.arms[1].variant = variant.map(|name| Variant { name: name.to_owned(), ..Variant::default() });
+            of_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), &design)
         };
-        let (small, with_pool) = (["default", "thp"], ["default", "hugetlb-2m"]);
-        let lacks_pool = hint("/usr/lib/postgresql/15/bin/postgres -D data", &small).unwrap();
-        assert!(lacks_pool.contains("-p default,hugetlb-2m") && !lacks_pool.contains("huge_pages="), "{lacks_pool}");
-        assert_eq!(hint("postgres -D data -c huge_pages=try", &small), Some(lacks_pool), "try is the default");
-        assert_eq!(hint("postgres -D data -c huge_pages=try", &with_pool), None);
-        for off in ["-c huge_pages=off", "--huge-pages=off", "--huge_pages=off", "-chuge_pages=off"] {
-            let hint = hint(&format!("postgres -D data {off}"), &with_pool);
-            assert!(hint.unwrap_or_default().contains("huge_pages=off keeps"), "{off}");
-        }
-        assert_eq!(hint("redis-server --port 1", &small), None);
+        let line = "/usr/lib/postgresql/15/bin/postgres -D data";
+        assert!(hint(line, None).unwrap().contains("--variant 'on={} -c huge_pages=on'"));
+        assert_eq!(hint(line, Some("on")), None, "its own setting is compared");
+        assert_eq!(hint("redis-server --port 1", None), None);
     }
 
     #[test]

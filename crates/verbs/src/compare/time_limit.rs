@@ -18,8 +18,9 @@ pub struct TimeLimit {
     /// The smallest number of blocks that gives an interval.
     blocks: u32,
     pace: Pace,
-    /// The number of arms without control runs, which pause after the first blocks.
+    /// The number of arms without control runs, which pause after the first blocks, and with them.
     arms: u32,
+    all_arms: u32,
 }
 
 impl TimeLimit {
@@ -27,7 +28,13 @@ impl TimeLimit {
     pub fn of(design: &Design) -> TimeLimit {
         let blocks = interval_blocks(design);
         let limit_s = design.max_time_s.filter(|_| design.max_blocks >= blocks);
-        TimeLimit { limit_s, blocks, pace: Pace::default(), arms: design.compared().count() as u32 }
+        TimeLimit {
+            limit_s,
+            blocks,
+            pace: Pace::default(),
+            arms: design.compared().count() as u32,
+            all_arms: design.arms.len() as u32,
+        }
     }
 
     /// A warning when this event shows that the limit is too short.
@@ -52,7 +59,7 @@ impl TimeLimit {
                 "--max-time is too short for an interval, which takes {} blocks of {} each: --max-time {} would be enough",
                 self.blocks,
                 time(block_s),
-                rounded_up(needed_s * MARGIN)
+                rounded_up(needed_s / f64::from(self.arms) * f64::from(self.all_arms) * MARGIN)
             )
         })
     }
@@ -62,7 +69,7 @@ impl TimeLimit {
 pub fn enough(comparison: &Comparison) -> Option<String> {
     let mut pace = Pace::default();
     comparison.trials.iter().for_each(|record| pace.add(record));
-    let block_s = pace.block_s(comparison.design.compared().count() as u32)?;
+    let block_s = pace.block_s(comparison.design.arms.len() as u32)?;
     let needed_s = needed_s(block_s, interval_blocks(&comparison.design)).max(comparison.design.max_time_s?);
     Some(rounded_up(needed_s * MARGIN))
 }

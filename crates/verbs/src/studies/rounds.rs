@@ -16,6 +16,7 @@ use super::measuring::{Part, is_wanted, latest, measure, report_failure};
 use super::outlook::{of_pool, pool};
 use super::plan::{HostRow, Progress, max_time_s};
 use crate::compare::in_study;
+use crate::compare::progress::time;
 use crate::failure::{Failure, report};
 
 /// Runs a study in rounds.
@@ -126,10 +127,8 @@ impl Rounds<'_, '_> {
                     .to_owned());
             }
             if progress.left_s() <= 0.0 {
-                return Ok(format!(
-                    "its time is up ({:.0} min)",
-                    (progress.max_time_s * progress.workloads as f64 / 60.0).ceil()
-                ));
+                let all_s = progress.max_time_s * progress.workloads as f64;
+                return Ok(format!("its time is up ({}; no block begins that would end later)", time(all_s)));
             }
             let Some(chosen) = next(&progress.questions, &progress.spent) else {
                 if !self.stalled.is_empty() {

@@ -143,13 +143,12 @@ pub fn why_not(cell: &Cell) -> Option<String> {
 /// Whether the arm got the pages of its policy, and if not, why.
 fn pages(cell: &Cell) -> Option<String> {
     let share = cell.coverage_ratio.map(figure::share);
-    let on_share = share.as_ref().map(|share| format!(" on {share} of the memory")).unwrap_or_default();
+    let on_share = share.as_ref().map(|share| format!(" on {share} of the memory on average")).unwrap_or_default();
     let held = match cell.basis.holding? {
         Holding::NotAsked => return None,
         Holding::Held => return Some(format!("held{on_share}")),
-        Holding::NotHeld => {
-            share.map_or("not held".to_owned(), |share| format!("not held ({share} of the memory asked for)"))
-        }
+        Holding::NotHeld => share
+            .map_or("not held".to_owned(), |share| format!("not held ({share} of the memory asked for, on average)")),
         Holding::Partly if share.is_none() => "held on a part of the memory".to_owned(),
         Holding::Partly => format!("held{on_share}, less than was asked for"),
         Holding::Unknown => "not known whether it was held".to_owned(),
