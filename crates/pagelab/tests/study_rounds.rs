@@ -104,7 +104,7 @@ fn an_open_answer_takes_all_the_time_and_names_the_max_time_that_decides_it() {
     ran.assert_stdout(&[
         "3 of 3 rows are done",
         "Undecided: thp on one, thp on two and thp on three.",
-        "more would decide it: a `max_time` of",
+        "more would decide it: max_time ",
     ]);
     let before = ends(&bench);
     let store = bench.store();

@@ -27,7 +27,7 @@ use study::metric::{Metric, Unit};
 
 use crate::rows::{self, Row};
 use crate::sentence;
-use crate::text::{command_line, date_time, escape, printable};
+use crate::text::{date_time, escape, printable};
 use parts::{
     capitalised_first, captioned, command, ended, lead, marked, metric_name, page, remedy, section, title, typeset,
     unwrapped,
@@ -49,8 +49,14 @@ pub fn report(comparison: &Comparison) -> String {
         section("Machine and its settings", "machine", &machine::machine(comparison)),
         section("Invocation and design", "invocation", &machine::invocation(comparison)),
     ];
-    let title = command_line(&comparison.invocation.command);
-    page(&title, &header(comparison), &sections.concat(), &footer(comparison))
+    let sentence = sentence::conclude(comparison);
+    let (claim, _) = sentence::claim_and_rest(&sentence);
+    page(
+        &capitalised(claim.trim_end_matches('.'), comparison),
+        &header(comparison),
+        &sections.concat(),
+        &footer(comparison),
+    )
 }
 
 fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {

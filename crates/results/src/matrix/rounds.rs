@@ -87,7 +87,7 @@ fn remedy(progress: &StudyProgress) -> String {
     }
     let max_time = word(max_time_s);
     format!(
-        "About {} more would decide {some}: a `max_time` of {max_time} instead of {}.",
+        "About {} more would decide {some}: max_time {max_time} in its file instead of {}.",
         duration(more_s),
         word(progress.max_time_s)
     )
@@ -141,7 +141,10 @@ mod tests {
         assert_eq!(lacking(&progress(vec![question("thp", -0.03, 0.006)], 600.0)), None);
         let open = vec![question("mthp-64k", -0.006, 0.012)];
         let text = lacking(&progress(open.clone(), 600.0)).unwrap();
-        assert_eq!(text, "Undecided: mthp-64k. About 2.3 h more would decide it: a `max_time` of 77m instead of 10m.");
+        assert_eq!(
+            text,
+            "Undecided: mthp-64k. About 2.3 h more would decide it: max_time 77m in its file instead of 10m."
+        );
         let text = lacking(&progress(open.clone(), 6000.0)).unwrap();
         assert!(text.ends_with("About 2.3 h of the time that is left would decide it."), "{text}");
         let mut settled = progress(open, 600.0);
