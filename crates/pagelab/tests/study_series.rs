@@ -102,7 +102,7 @@ fn series_that_make_no_sense_are_refused_by_name() {
     for (one, other, message) in [
         ("what = \"page-cache\"", "what = \"pages\"", "there is no \"pages\"; there are page-cache, table-growth"),
         ("\"4K\", \"5K\"", "\"5K\", \"4K\"", "each larger than the one before"),
-        ("source = \"a list\"", "source = \"\"", "expected the source of the arithmetic"),
+        ("source = \"a list\"", "source = \"\"", "expected where the formula of the derived values comes from"),
         ("name = \"tables\"", "name = \"true\"", "true"),
     ] {
         fs::write(&file, text.replace(one, other)).unwrap();

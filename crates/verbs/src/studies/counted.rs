@@ -111,8 +111,12 @@ fn subject(counted: &Counted, phase: &str, backing: &str) -> String {
 fn counts_of(counted: &Counted) -> Result<&'static EventCounts, String> {
     let known = || lab::installed().iter().flat_map(|lab| &lab.counts);
     let Some(counts) = known().find(|counts| counts.what == counted.what) else {
-        let names = known().map(|counts| counts.what).collect::<Vec<_>>().join(", ");
-        return Err(format!("counted.what: there is no {:?}; there are {names}", counted.what));
+        let names: Vec<&str> = known().map(|counts| counts.what).collect();
+        let what = &counted.what;
+        return Err(match names.as_slice() {
+            [] => format!("counted.what: this pagelab was built without labs, and only they count {what:?}"),
+            names => format!("counted.what: there is no {what:?}; there are {}", names.join(", ")),
+        });
     };
     (counts.unknown)(counted).map_or(Ok(counts), Err)
 }

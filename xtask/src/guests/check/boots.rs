@@ -62,8 +62,7 @@ mod tests {
     use super::*;
 
     fn judged(machine: &str, conclusion: &str, of_1g: &str) -> Result<String, String> {
-        let cell =
-            |policy: &str, conclusion: &str| serde_json::json!({ "policy": policy, "state": { "state": conclusion } });
+        let cell = |policy: &str, conclusion: &str| serde_json::json!({ "policy": policy, "conclusion": { "conclusion": conclusion } });
         let cells = [
             cell("direct-map-1g", "none"),
             cell("direct-map-mixed", "emulated"),
