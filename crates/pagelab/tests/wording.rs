@@ -63,7 +63,7 @@ fn shared_memory_is_named_with_its_bytes() {
         ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &c_program(&bench, "shares", &both)));
     ran.assert_exit(0, &[]).assert_stdout(&[
         "64M of the memory is shared: its page size is set by the program (PostgreSQL: huge_pages) or by shmem_enabled, and no \
-         policy affects it; the verdicts cover only the other memory",
+         policy chooses it; the verdicts cover only the other memory",
     ]);
     for trial in bench.stored(1)["trials"].as_array().unwrap() {
         assert_eq!(observed(trial, "shared_bytes"), Some(f64::from(64 << 20)));

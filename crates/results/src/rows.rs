@@ -398,7 +398,10 @@ pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>
     let remedy_of = |(at, warning): (usize, &&Warning)| {
         let remedy = warning.remedy();
         let follows = warnings.get(at + 1).is_some_and(|next| next.remedy() == remedy);
-        (!follows).then_some(remedy)
+        // Variants are how a program's own setting is compared.
+        let is_followed =
+            matches!(warning, Warning::SharedMemory { .. }) && comparison.design.has_variant_with("huge_pages");
+        (!follows && !is_followed).then_some(remedy)
     };
     let remedies: Vec<Option<String>> = warnings.iter().enumerate().map(remedy_of).collect();
     warnings.into_iter().zip(remedies).collect()

@@ -17,6 +17,12 @@ impl Design {
         variants
     }
 
+    /// Whether the command or the environment of a variant contains this text.
+    pub fn has_variant_with(&self, text: &str) -> bool {
+        let has = |variant: &&Variant| variant.command.iter().chain(&variant.variables).any(|word| word.contains(text));
+        self.variants().iter().any(has)
+    }
+
     /// Indices of the compared arms, that is, all except controls.
     pub fn compared(&self) -> impl Iterator<Item = usize> {
         (0..self.arms.len()).filter(|arm| self.is_compared(*arm))

@@ -182,7 +182,7 @@ fn much_shared_memory_is_warned_of() {
     assert_eq!(
         postgres[0].describe(&design.arms),
         "390M of the memory is shared: its page size is set by the program (PostgreSQL: huge_pages) or by shmem_enabled, and no \
-         policy affects it; the verdicts cover only the other memory"
+         policy chooses it; the verdicts cover only the other memory"
     );
     assert_eq!((with(1 << 19, 0), with(2 << 20, 38 << 20)), (vec![], vec![]));
     assert_eq!(with(2 << 20, 0).len(), 1);

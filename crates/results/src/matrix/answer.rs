@@ -217,6 +217,12 @@ fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> 
                     _ => open.push(format!("{} on {}{}", one.asked(), one.row.workload, open_range(&one.effect))),
                 }
             }
+            let unclaimed = rows_of(matrix, machine_figures).filter(|row| OnRow::of(row, &total.policy).is_none());
+            for row in unclaimed {
+                let cell = row.cells.iter().find(|cell| cell.policy == total.policy);
+                let lack = cell.map_or("has no figure", |cell| lack(&cell.conclusion));
+                without.push(format!("{} on {} {lack}", total.policy, row.workload));
+            }
             continue;
         }
         let Some((mean, effect)) = total.mean.zip(total.change()) else {

@@ -38,6 +38,7 @@ fn state(progress: &StudyProgress, question: &Question) -> String {
         _ if question.is_certain() => "decided".to_owned(),
         _ if question.is_decided() => "decided, but not certain enough to end early".to_owned(),
         _ if question.aim == Aim::TracerCost => "unproven: the tracer's cost".to_owned(),
+        _ if question.aim == Aim::Correction => "not shown after the correction for several claims".to_owned(),
         Some(more_s) if more_s <= left_s => format!("about {} more would decide it", duration(more_s)),
         Some(more_s) => {
             let left = duration(left_s);

@@ -61,11 +61,7 @@ pub(crate) fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Note> {
 
 fn of_warning(comparison: &Comparison, rows: &[Row<'_>], (warning, remedy): &(&Warning, Option<String>)) -> Note {
     let sentence = printable(&warning.describe(&comparison.design.arms));
-    // Variants are how a program's own setting is compared.
-    let is_followed = matches!(warning, Warning::SharedMemory { .. })
-        && comparison.design.arms.iter().any(|arm| arm.variant.is_some());
-    let remedy = remedy.as_ref().filter(|_| !is_followed);
-    let remedy = remedy.map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
+    let remedy = remedy.as_ref().map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
     let line = format!("warning: {sentence}{remedy}");
     if warning.affects_interpretation() {
         return Note::both(line);

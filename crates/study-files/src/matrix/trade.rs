@@ -34,7 +34,8 @@ impl Cell {
     }
 }
 
-/// The trade of each policy, in order. Both means of the baseline are 1. `None` if no workload has both figures.
+/// The trade of each policy, in order. Both means of the baseline are 1. `None` if no workload has both figures, and of a
+/// measured policy with a few.
 pub(super) fn trades(rows: &[&Row], policies: usize) -> Vec<Option<CostAndMemory>> {
     let mut trades: Vec<Option<CostAndMemory>> = (0..policies).map(|at| trade(rows, at)).collect();
     let points: Vec<Option<(f64, f64)>> =

@@ -51,14 +51,18 @@ fn cell<'a>(row: &'a Row, policy: &str) -> Option<&'a Cell> {
 }
 
 /// The mean change of a policy over the rows that make a claim about it; of several rows that are too few for a mean, the change
-/// of each. Empty if no row makes a claim.
+/// of each, and the tracer's cost in the rows that it keeps from a claim. Empty if no row makes a claim.
 fn changes(policy: &str, rows: &[Indexed<'_>]) -> Vec<Question> {
     let claims: Vec<_> = claims(policy, rows).collect();
     if (2..MIN_WORKLOADS).contains(&claims.len()) {
         let of_row = |claim: &(&Row, &Cell, Option<usize>)| {
-            change(&format!("{policy} on {}", claim.0.workload), std::slice::from_ref(claim))
+            let question = change(&format!("{policy} on {}", claim.0.workload), std::slice::from_ref(claim))?;
+            let is_concluded =
+                matches!(claim.1.conclusion, Conclusion::Better | Conclusion::Worse | Conclusion::Equivalent);
+            let aim = if question.is_decided() && !is_concluded { Aim::Correction } else { question.aim };
+            Some(Question { aim, ..question })
         };
-        return claims.iter().filter_map(of_row).collect();
+        return claims.iter().filter_map(of_row).chain(tracer_cost(policy, rows)).collect();
     }
     change(policy, &claims).into_iter().collect()
 }
@@ -210,6 +214,19 @@ mod tests {
         let questions = questions(&matrix, &spent());
         let names: Vec<(&str, usize)> = questions.iter().map(|one| (one.name.as_str(), one.terms.len())).collect();
         assert_eq!(names, [("thp on a", 1), ("thp on b", 1)], "a published mean is not compared with two programs");
+    }
+
+    #[test]
+    fn a_claim_that_the_correction_withdraws_keeps_its_question_open() {
+        let mut rows = vec![row("a", 1, 0.5, 0.001), row("b", 2, 0.5, 0.001)];
+        let is_certain = |rows: &[Row]| {
+            let matrix = Matrix { rows: rows.to_vec(), ..matrix(rows.to_vec(), &[]) };
+            questions(&matrix, &spent()).iter().map(Question::is_certain).collect::<Vec<_>>()
+        };
+        rows.iter_mut().for_each(|row| row.cells[1].conclusion = Conclusion::Better);
+        assert_eq!(is_certain(&rows), [true, true]);
+        rows[1].cells[1].conclusion = Conclusion::NotAfterCorrection;
+        assert_eq!(is_certain(&rows), [true, false]);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub enum Aim {
     Change,
     /// The interval excludes either a ratio of 1 or the published ratio, whose logarithm is `log_ratio`.
     Published { log_ratio: f64 },
+    /// The interval decides, but the correction for several policies or workloads withdraws the claim. More blocks make it more
+    /// significant, but it is unknown how many decide the question.
+    Correction,
     /// The tracer's stops could have caused the change. More blocks make the cost of the stops more precise, but it is unknown how
     /// many decide the question.
     TracerCost,
@@ -78,7 +81,7 @@ impl Question {
         match self.aim {
             Aim::Change => size + half <= band() || (size > half && (self.is_mean() || size > band())),
             Aim::Published { log_ratio } => size > half || (self.log_ratio - log_ratio).abs() > half,
-            Aim::TracerCost => false,
+            Aim::Correction | Aim::TracerCost => false,
         }
     }
 
@@ -92,7 +95,7 @@ impl Question {
             // An estimate close to the edge of the band will move, so the required width is never below a quarter of the band.
             Aim::Change => (band() - size).max(band() / 4.0),
             Aim::Published { log_ratio } => size.max((self.log_ratio - log_ratio).abs()),
-            Aim::TracerCost => 0.0,
+            Aim::Correction | Aim::TracerCost => 0.0,
         };
         (needed > 0.0).then_some(needed)
     }

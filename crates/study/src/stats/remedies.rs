@@ -73,7 +73,7 @@ impl Warning {
             }
             Warning::SharedMemory { bytes, .. } => format!(
                 "{} of the memory is shared: its page size is set by the program (PostgreSQL: huge_pages) or by shmem_enabled, and no \
-                 policy affects it; the verdicts cover only the other memory",
+                 policy chooses it; the verdicts cover only the other memory",
                 format_bytes(*bytes)
             ),
             Warning::ShortRuns { wall_s } => {

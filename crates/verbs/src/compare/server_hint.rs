@@ -26,9 +26,8 @@ pub fn of_command(command: &[String], design: &Design) -> Option<&'static str> {
     if Path::new(command.first()?).file_name()? != "postgres" {
         return None;
     }
-    let has_variants = design.arms.iter().any(|arm| arm.variant.is_some());
-    (!has_variants).then_some(
-        "pagelab: policies leave the pages of PostgreSQL's shared buffers alone; its own setting changes them, with a pool (as root: sysctl \
+    (!design.has_variant_with("huge_pages")).then_some(
+        "pagelab: no policy chooses the pages of PostgreSQL's shared buffers; its own setting does, with a pool (as root: sysctl \
          vm.nr_hugepages=N, which postgres -C shared_memory_size_in_huge_pages prints): -p default --variant 'off={} -c huge_pages=off' \
          --variant 'on={} -c huge_pages=on'",
     )
@@ -147,7 +146,11 @@ mod tests {
         let hint = |line: &str, variant: Option<&str>| {
             let arm = |policy: &str| Arm::of_policy(policy, policy.parse().unwrap());
             let mut design = Design::new(["default", "hugetlb-2m"].map(arm).into(), 0, 1);
-            design.arms[1].variant = variant.map(|name| Variant { name: name.to_owned(), ..Variant::default() });
+            design.arms[1].variant = variant.map(|name| Variant {
+                name: name.to_owned(),
+                command: vec![format!("huge_pages={name}")],
+                ..Variant::default()
+            });
             of_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), &design)
         };
         let line = "/usr/lib/postgresql/15/bin/postgres -D data";

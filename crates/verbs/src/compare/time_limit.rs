@@ -1,5 +1,6 @@
 //! Estimates from the first block whether the time limit leaves room for an interval ([`TimeLimit`]).
 
+use policy::Admission;
 use results::sentence::rounded_up;
 use study::comparison::{Comparison, Design, Ended};
 use study::metric::names;
@@ -18,7 +19,9 @@ pub struct TimeLimit {
     /// The smallest number of blocks that gives an interval.
     blocks: u32,
     pace: Pace,
-    /// The number of arms without control runs, which pause after the first blocks, and with them.
+    /// For each arm of the design, whether it is a control arm.
+    controls: Vec<bool>,
+    /// The number of admitted arms without control arms, which pause after the first blocks, and with them.
     arms: u32,
     all_arms: u32,
 }
@@ -28,18 +31,18 @@ impl TimeLimit {
     pub fn of(design: &Design) -> TimeLimit {
         let blocks = interval_blocks(design);
         let limit_s = design.max_time_s.filter(|_| design.max_blocks >= blocks);
-        TimeLimit {
-            limit_s,
-            blocks,
-            pace: Pace::default(),
-            arms: design.compared().count() as u32,
-            all_arms: design.arms.len() as u32,
-        }
+        let controls = controls(design);
+        let (arms, all_arms) = counts(&controls, |_| true);
+        TimeLimit { limit_s, blocks, pace: Pace::default(), controls, arms, all_arms }
     }
 
     /// A warning when this event shows that the limit is too short.
     pub fn on_event(&mut self, event: &Event<'_>) -> Option<String> {
         match event {
+            Event::Admitted(admissions) => {
+                (self.arms, self.all_arms) = counts(&self.controls, |at| is_admitted(admissions, at));
+                None
+            }
             Event::Finished(record) => {
                 self.pace.add(record);
                 None
@@ -69,9 +72,29 @@ impl TimeLimit {
 pub fn enough(comparison: &Comparison) -> Option<String> {
     let mut pace = Pace::default();
     comparison.trials.iter().for_each(|record| pace.add(record));
-    let block_s = pace.block_s(comparison.design.arms.len() as u32)?;
+    let (_, all_arms) = counts(&controls(&comparison.design), |at| is_admitted(&comparison.admissions, at));
+    let block_s = pace.block_s(all_arms)?;
     let needed_s = needed_s(block_s, interval_blocks(&comparison.design)).max(comparison.design.max_time_s?);
     Some(rounded_up(needed_s * MARGIN))
+}
+
+/// For each arm, whether it is a control arm.
+fn controls(design: &Design) -> Vec<bool> {
+    (0..design.arms.len()).map(|arm| !design.is_compared(arm)).collect()
+}
+
+/// The number of arms for which `runs` is true: those that are compared, and all.
+fn counts(controls: &[bool], runs: impl Fn(usize) -> bool) -> (u32, u32) {
+    let count = |with_controls: bool| {
+        let counted =
+            controls.iter().enumerate().filter(|(at, is_control)| runs(*at) && (with_controls || !**is_control));
+        counted.count() as u32
+    };
+    (count(false), count(true))
+}
+
+fn is_admitted(admissions: &[Admission], at: usize) -> bool {
+    matches!(admissions.get(at), Some(Admission::Admitted { .. }))
 }
 
 /// The limit applies to the beginning of a block. The last block that is needed begins after the discarded block and all other
@@ -139,6 +162,15 @@ mod tests {
         );
         assert_eq!(reported(&design(121.0, 60)), None, "the sixth block begins in time");
         assert_eq!(reported(&design(60.0, 5)), None, "five blocks were asked for");
+    }
+
+    #[test]
+    fn arms_that_are_not_admitted_take_no_time() {
+        let mut limit = TimeLimit::of(&design(60.0, 60));
+        let none = policy::Unsupported { reason: "no THP".into(), remedy: "none".into() };
+        let admitted = Admission::Admitted { mechanism: String::new() };
+        assert_eq!(limit.on_event(&Event::Admitted(&[admitted, Admission::Unsupported(none)])), None);
+        assert_eq!((limit.arms, limit.all_arms), (1, 1));
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::lab::{self, EventCounts};
 pub struct CountedState<'a> {
     /// The definition of the counted part.
     pub counted: &'a Counted,
-    counts: &'static EventCounts,
+    /// `None`: this pagelab was built without the lab that counts.
+    counts: Option<&'static EventCounts>,
     /// The cases in the store.
     cases: Vec<Case>,
     /// Granules that have not been counted.
@@ -40,11 +41,11 @@ impl<'a> CountedState<'a> {
         let counts = counts_of(counted).map_err(|what| Failure::Input(format!("study {}: {what}", definition.name)))?;
         let known = store.map(|store| store.simulations_of(&definition.name)).transpose().map_err(Failure::input)?;
         let stored: Vec<Simulation> = known.unwrap_or_default();
-        let of_granule = |granule: &String| of_granule(counts, counted, granule, &stored);
+        let of_granule = |granule: &String| of_granule(counts?, counted, granule, &stored);
         let (cases, missing): (Vec<_>, Vec<_>) =
             counted.granules.iter().map(|granule| (granule, of_granule(granule))).partition(|(_, all)| all.is_some());
         let mut cases: Vec<Case> = cases.into_iter().filter_map(|(_, all)| all).flatten().collect();
-        let order = (counts.order)();
+        let order = counts.map(|counts| (counts.order)()).unwrap_or_default();
         let place = |case: &Case| order.iter().position(|at| *at == (case.phase.as_str(), case.backing.as_str()));
         cases.sort_by_key(place);
         let missing = missing.into_iter().map(|(granule, _)| granule.clone()).collect();
@@ -60,6 +61,8 @@ impl<'a> CountedState<'a> {
     pub fn state(&self) -> (&'static str, String) {
         if self.missing.is_empty() {
             ("done", String::new())
+        } else if self.counts.is_none() {
+            ("missing", "this pagelab was built without the lab that counts".to_owned())
         } else {
             ("missing", format!("granules {} not counted yet", self.missing.join(", ")))
         }
@@ -75,10 +78,14 @@ impl<'a> CountedState<'a> {
     /// # Errors
     /// The formats cannot map the memory, or the store cannot be written.
     pub fn run(&self, definition: &Definition, store: &Store) -> Result<(), Failure> {
+        let Some(counts) = self.counts else {
+            report(format_args!("study {}: {} is not counted: {}", definition.name, self.counted.what, self.state().1));
+            return Ok(());
+        };
         for granule in &self.missing {
             report(format_args!("study {}: counting {} with pages of {granule}", definition.name, self.counted.what));
             let wrong = |error| Failure::Input(format!("study {}: counted: {granule}: {error}", definition.name));
-            let cases = (self.counts.cases)(self.counted, granule).map_err(wrong)?;
+            let cases = (counts.cases)(self.counted, granule).map_err(wrong)?;
             let kept: Vec<Simulation> = cases.iter().map(|case| self.kept(definition, case)).collect();
             store.store_simulations(&kept).map_err(Failure::input)?;
         }
@@ -107,18 +114,18 @@ fn subject(counted: &Counted, phase: &str, backing: &str) -> String {
     json!({ "counted": what, "bytes": bytes, "phase": phase, "backing": backing, "pagelab": version }).to_string()
 }
 
-/// The counts of a lab that a study names, or what is unknown in its file.
-fn counts_of(counted: &Counted) -> Result<&'static EventCounts, String> {
+/// The counts of a lab that a study names, or what is unknown in its file. `None` in a program without labs.
+fn counts_of(counted: &Counted) -> Result<Option<&'static EventCounts>, String> {
+    if lab::installed().is_empty() {
+        return Ok(None);
+    }
     let known = || lab::installed().iter().flat_map(|lab| &lab.counts);
     let Some(counts) = known().find(|counts| counts.what == counted.what) else {
         let names: Vec<&str> = known().map(|counts| counts.what).collect();
         let what = &counted.what;
-        return Err(match names.as_slice() {
-            [] => format!("counted.what: this pagelab was built without labs, and only they count {what:?}"),
-            names => format!("counted.what: there is no {what:?}; there are {}", names.join(", ")),
-        });
+        return Err(format!("counted.what: there is no {what:?}; there are {}", names.join(", ")));
     };
-    (counts.unknown)(counted).map_or(Ok(counts), Err)
+    (counts.unknown)(counted).map_or(Ok(Some(counts)), Err)
 }
 
 /// All cases of a granule, in order; `None` if a case is missing.

@@ -128,7 +128,7 @@ impl Rounds<'_, '_> {
             }
             if progress.left_s() <= 0.0 {
                 let all_s = progress.max_time_s * progress.workloads as f64;
-                return Ok(format!("its time is up ({}; no block begins that would end later)", time(all_s)));
+                return Ok(format!("its time is up ({}; no block begins after that)", time(all_s)));
             }
             let Some(chosen) = next(&progress.questions, &progress.spent) else {
                 if !self.stalled.is_empty() {
