@@ -340,9 +340,9 @@ fn is_published(definition: &Definition) -> bool {
 }
 
 /// Whether the origin's claim is reproduced: by figures of the matrix, or if there are none, by the counted work.
-pub fn conclusion(report: &Report<'_>) -> Claim {
+pub fn judge_claim(report: &Report<'_>) -> Claim {
     match (Claim::of(report.published()), &report.counted) {
-        (Claim::NothingPublished, Some(counted_costs)) => counted::conclusion(counted_costs),
+        (Claim::NothingPublished, Some(counted_costs)) => counted::judge_claim(counted_costs),
         (Claim::NothingPublished, None) if is_published(report.definition) => Claim::NothingMeasured,
         (claim, _) => claim,
     }
@@ -358,7 +358,7 @@ pub fn claim(report: &Report<'_>) -> Option<String> {
     {
         return Some(counted::claim(counted_costs));
     }
-    if conclusion(report) == Claim::NothingMeasured {
+    if judge_claim(report) == Claim::NothingMeasured {
         let why = "nothing was measured that can be compared with its published figures";
         return Some(format!("The origin's claim is not judged: {why}."));
     }

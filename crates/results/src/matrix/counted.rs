@@ -261,7 +261,7 @@ pub fn sentences(counted_costs: &CountedCosts<'_>) -> Vec<String> {
 /// What the counted work says about the origin's claim. Because each cost is a range, the result shows only whether a
 /// published figure is possible. So it never confirms a size, and it shows a direction only if the range does not
 /// contain zero.
-pub fn conclusion(counted_costs: &CountedCosts<'_>) -> Claim {
+pub fn judge_claim(counted_costs: &CountedCosts<'_>) -> Claim {
     let sets = counted_costs.sets();
     let found: Vec<(f64, Range)> = sets.iter().filter_map(|set| Some((set.figure.saved, set.found?))).collect();
     let is_for = |(published, range): &(f64, Range)| if *published > 0.0 { range.low > 0.0 } else { range.high < 0.0 };
@@ -282,7 +282,7 @@ pub fn conclusion(counted_costs: &CountedCosts<'_>) -> Claim {
 
 /// Whether the origin's claim is confirmed, contradicted or undecided here, as a sentence.
 pub fn claim(counted_costs: &CountedCosts<'_>) -> String {
-    let conclusion = conclusion(counted_costs).describe();
+    let conclusion = judge_claim(counted_costs).describe();
     if counted_costs.table.rows.is_empty() {
         return format!(
             "The origin's claim is, here, {conclusion}: {} has not been counted yet.",

@@ -6,7 +6,7 @@ use study_files::matrix::Mean;
 use study_files::matrix::geometric::Geometric;
 use study_files::matrix::{Correlation, Matrix, Reproduction, Total, correlations};
 
-use super::answer::conclusion;
+use super::answer::judge_claim;
 use super::{HostOf, Report, conclude, counted, differences, provenance};
 
 /// Name and version of the document.
@@ -22,7 +22,7 @@ pub fn document(report: &Report<'_>) -> Value {
         "policies": report.matrix.policies,
         "baseline": report.matrix.baseline,
         "answer": conclude(report),
-        "claim": conclusion(report).describe(),
+        "claim": judge_claim(report).describe(),
         "differences": differences(report),
         "hosts": report.hosts.iter().map(host).collect::<Vec<_>>(),
         "missing": report.missing,

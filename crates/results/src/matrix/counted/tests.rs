@@ -76,7 +76,7 @@ fn the_origin_s_table_has_granules_their_average_and_what_was_published() {
 #[test]
 fn a_range_confirms_a_direction_and_no_size() {
     report(&cases(), |report| {
-        assert_eq!(conclusion(report.counted.as_ref().unwrap()), Claim::Direction);
+        assert_eq!(judge_claim(report.counted.as_ref().unwrap()), Claim::Direction);
         let text = claimed(report).unwrap();
         for part in [
             "confirmed in its direction only: of 2 published figures 1 is within the range, 1 is more than the range holds",
