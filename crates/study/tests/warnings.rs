@@ -166,6 +166,29 @@ fn cpu_time_decides_if_the_first_process_ends_early() {
 }
 
 #[test]
+fn a_program_that_runs_for_a_set_time_is_judged_by_what_it_prints() {
+    use study::metric::{Direction, Metric, Observation, Unit};
+    let with = |wall_s: fn(u32) -> f64, rate: fn(u32) -> f64, primary: &str| {
+        let mut all = trials(2, 8, |_, block| wall_s(block));
+        for record in &mut all {
+            record.observations.push(Observation::measured("tps", rate(record.trial.block)));
+        }
+        let mut metrics = Metric::of_every_trial();
+        metrics.push(Metric::new("tps", Unit::Custom, Direction::Higher));
+        let design = study::comparison::Design { metrics, primary: primary.into(), ..design(&["default", "thp"], 1) };
+        analysis(&design, &all).warnings
+    };
+    let set: fn(u32) -> f64 = |block| 5.0 + 0.001 * f64::from(block % 2);
+    let varied: fn(u32) -> f64 = |block| 100.0 + f64::from(block % 3);
+    let warned = with(set, varied, names::WALL_S);
+    assert_eq!(warned[0].remedy(), "compare what it prints: --primary tps");
+    assert!(matches!(&warned[..], [Warning::FixedTime { metric, .. }] if metric == "tps"), "{warned:?}");
+    assert_eq!(with(set, varied, "tps"), []);
+    assert_eq!(with(set, |_| 100.0, names::WALL_S), [], "nothing differs");
+    assert_eq!(with(varied, varied, names::WALL_S), [], "the time differs too");
+}
+
+#[test]
 fn much_shared_memory_is_warned_of() {
     let design = design(&["default", "thp"], 1);
     let with = |shared_bytes: u64, concerned_bytes: u64| {

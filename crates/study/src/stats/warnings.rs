@@ -5,7 +5,7 @@ use super::holding::holding;
 use super::median::median;
 use super::trend::Trend;
 use crate::comparison::Design;
-use crate::metric::names;
+use crate::metric::{Metric, Unit, names};
 use crate::result::{ArmAnalysis, Outcome, Warning};
 use crate::trial::TrialRecord;
 use policy::machine::State;
@@ -36,6 +36,10 @@ const MAX_LOOKS_SHARE: f64 = 0.001;
 const MIN_OUTLIVED_SHARE: f64 = 0.1;
 /// Minimum seconds by which others outlive the first process for a warning, if they outlive it for longer than it lived.
 const MIN_OUTLIVED_S: f64 = 0.1;
+/// Maximum ratio of two wall times of a program that runs for a set time.
+const MAX_SET_TIME_RATIO: f64 = 1.01;
+/// Minimum seconds of such a program.
+const MIN_SET_TIME_S: f64 = 0.5;
 /// Minimum shared memory for a warning, as a share of the memory to which policies apply.
 const MIN_SHARED_SHARE: f64 = 0.1;
 /// Minimum shared memory for a warning, in bytes.
@@ -67,6 +71,7 @@ pub(crate) fn warnings(
     let outlived = outlived_share(blocks, each());
     let cpu_decides = is_wall_requested && design.primary == names::CPU_S;
     warnings.extend(outlived.map(|ratio| Warning::FirstProcessEnds { ratio, cpu_decides }));
+    warnings.extend(fixed_time(design, blocks));
     warnings.extend(baseline_not_held(design, blocks));
     warnings.extend(each().filter_map(|arm| aa_differs(design, &arms[arm].outcome, arm)));
     warnings.extend(drift(design, blocks));
@@ -228,6 +233,21 @@ fn outlived_share(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Opt
         (share >= MIN_OUTLIVED_SHARE || outlives).then_some(share.min(1.0))
     };
     arms.filter_map(of_arm).max_by(f64::total_cmp)
+}
+
+fn fixed_time(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
+    let values = |metric: &str| design.compared().flat_map(|arm| blocks.values(arm, metric)).collect::<Vec<f64>>();
+    let ratio = |values: &[f64]| {
+        let least = values.iter().copied().min_by(f64::total_cmp)?;
+        Some(values.iter().copied().max_by(f64::total_cmp)? / least)
+    };
+    let mut wall_s = values(names::WALL_S);
+    let is_set = ratio(&wall_s)? <= MAX_SET_TIME_RATIO && median(&mut wall_s)? >= MIN_SET_TIME_S;
+    let differs = |metric: &&Metric| {
+        metric.unit == Unit::Custom && ratio(&values(&metric.name)).is_some_and(|ratio| ratio > MAX_SET_TIME_RATIO)
+    };
+    let metric = design.metrics.iter().find(differs).filter(|_| is_set && design.primary == names::WALL_S)?;
+    Some(Warning::FixedTime { wall_s: median(&mut wall_s)?, metric: metric.name.clone() })
 }
 
 fn shared_memory(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Option<Warning> {
