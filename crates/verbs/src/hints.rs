@@ -41,8 +41,11 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
             Some("The numbers of the stored comparisons: pagelab list comparisons".to_owned())
         }
         ErrorKind::InvalidSubcommand if verb == "help" => Some("The options of a verb: pagelab VERB --help".to_owned()),
-        ErrorKind::UnknownArgument if has_two_kernels(words) => {
+        ErrorKind::UnknownArgument if has_two_values(words, &["--kernel"]) => {
             Some("For several kernels, repeat the option: --kernel IMAGE --kernel IMAGE".to_owned())
+        }
+        ErrorKind::UnknownArgument if has_two_values(words, &["-p", "--policy"]) => {
+            Some("Several policies are separated by commas: -p base,thp".to_owned())
         }
         ErrorKind::UnknownArgument if verb == "compare" => {
             let given = words.iter().filter_map(|word| word.to_str()?.split('=').next());
@@ -56,10 +59,11 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
     }
 }
 
-/// Whether an option `--kernel` is followed by two words.
-fn has_two_kernels(words: &[OsString]) -> bool {
+/// Whether one of these options is followed by two words.
+fn has_two_values(words: &[OsString], options: &[&str]) -> bool {
     let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
-    words.windows(3).any(|three| three[0] == "--kernel" && !is_option(&three[1]) && !is_option(&three[2]))
+    let is_one = |word: &OsString| options.iter().any(|option| word == option);
+    words.windows(3).any(|three| is_one(&three[0]) && !is_option(&three[1]) && !is_option(&three[2]))
 }
 
 #[cfg(test)]
@@ -80,6 +84,7 @@ mod tests {
         assert!(hint(ErrorKind::UnknownArgument, "pagelab inspect --pid 1").ends_with("pagelab inspect PID"));
         assert!(hint(ErrorKind::ValueValidation, "pagelab show last").contains("pagelab list comparisons"));
         assert!(hint(ErrorKind::UnknownArgument, "pagelab compare --kernel a b -- x").contains("repeat the option"));
+        assert!(hint(ErrorKind::UnknownArgument, "pagelab compare -p base thp -- x").contains("-p base,thp"));
         assert!(hint(ErrorKind::InvalidSubcommand, "pagelab help compare -h").ends_with("pagelab VERB --help"));
         assert_eq!(hint(ErrorKind::UnknownArgument, "pagelab compare --odd -- x --runs"), "");
     }
