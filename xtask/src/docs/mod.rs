@@ -17,11 +17,11 @@ use mark::Mark;
 use program::Program;
 pub use source::files_below;
 
-const USAGE: &str = "usage: cargo xtask docs [--check | --make | --studies [--program FILE]]
+const USAGE: &str = "usage: cargo xtask docs [--check | --make | --studies [--program FILE] [NAME...]]
   without an option  build the site in target/book/site with mdBook, and check its links
   --check            print the age of each output in the book; fail if an output is empty
   --make             regenerate the command reference, and the outputs that are the same on every machine
-  --studies          regenerate the reports of the studies from the results of `pagelab study run NAME`
+  --studies          regenerate the reports of the studies (of those named) from the results of `pagelab study run NAME`
   --program FILE     use this pagelab, the build that ran them; for another build, simulations count as missing";
 
 /// Runs the task that the options select.
@@ -30,8 +30,10 @@ pub fn run(root: &Path, options: &[String]) -> ExitCode {
         [] => build(root),
         ["--check"] => check(root),
         ["--make"] => make(root),
-        ["--studies"] => Program::build(root).and_then(|program| studies::make(root, &program)),
-        ["--studies", "--program", file] => Program::named(file).and_then(|program| studies::make(root, &program)),
+        ["--studies", "--program", file, names @ ..] => {
+            Program::named(file).and_then(|program| studies::make(root, &program, names))
+        }
+        ["--studies", names @ ..] => Program::build(root).and_then(|program| studies::make(root, &program, names)),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

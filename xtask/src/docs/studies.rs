@@ -1,5 +1,5 @@
-//! `cargo xtask docs --studies`: writes the reports of studies into the book, from the store of the user that runs it. The output
-//! on a page is the report in the form of a mail. The HTML report, and a picture of its beginning, are separate files.
+//! `cargo xtask docs --studies`: writes the reports of studies into the book, from the store of the user that runs it. A page has the
+//! report as a mail. A picture of the HTML report's beginning, and the samples as Parquet, are separate files.
 
 use std::fs;
 use std::path::Path;
@@ -15,40 +15,49 @@ const REPORT: &str = "pagelab study report";
 /// Width and height of a picture, in pixels.
 const PICTURE: (u32, u32) = (1200, 1600);
 
-/// Makes the page, the report and the picture of every study.
-pub fn make(root: &Path, program: &Program) -> Result<(), String> {
+/// Makes the pages, pictures and samples of these studies; of all studies if none is named.
+pub fn make(root: &Path, program: &Program, names: &[&str]) -> Result<(), String> {
     let root = &root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
-    for page in super::source::files_below(&root.join(PAGES))? {
-        if page.extension().is_none_or(|extension| extension != "md") || page.ends_with("README.md") {
-            continue;
-        }
+    let directory = root.join(PAGES);
+    let names: Vec<String> = match names {
+        [] => all(&directory)?,
+        names => names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    for name in names {
+        let page = directory.join(format!("{name}.md"));
         let text = super::read(&page)?;
         let made = repeat::chosen(root, program, &text, |mark| mark.command.starts_with(REPORT))
             .map_err(|problem| format!("{}: {problem}", page.display()))?;
         fs::write(&page, made).map_err(|error| format!("{}: {error}", page.display()))?;
-        report(root, program, &page)?;
+        picture(root, program, &name, &page.with_extension("png"))?;
+        samples(root, program, &name, &page.with_extension("parquet"))?;
     }
     Ok(())
 }
 
-/// Writes the report of the page's study, and the picture of the report. The report shows its command, so the command must not
-/// contain a path of this machine.
-fn report(root: &Path, program: &Program, page: &Path) -> Result<(), String> {
-    let picture = page.with_extension("png");
-    let name = page.file_stem().unwrap_or_default().to_string_lossy();
-    // mdBook writes the page itself under the same name with `.html`, so the report gets another name.
-    let html = page.with_file_name(format!("{name}-report.html"));
+/// The studies that have a page.
+fn all(directory: &Path) -> Result<Vec<String>, String> {
+    let is_page =
+        |page: &std::path::PathBuf| page.extension().is_some_and(|end| end == "md") && !page.ends_with("README.md");
+    let pages = super::source::files_below(directory)?.into_iter().filter(is_page);
+    Ok(pages.filter_map(|page| Some(page.file_stem()?.to_string_lossy().into_owned())).collect())
+}
+
+/// Makes the picture of a report. The report shows its command, so the command must not contain a path of this machine.
+fn picture(root: &Path, program: &Program, name: &str, picture: &Path) -> Result<(), String> {
+    let html = root.join("target").join(format!("{name}-report.html"));
     let mut command = Command::new("pagelab");
-    command.current_dir(root).env("PATH", program.path()).args(["study", "report", "--html"]);
-    command.arg(html.strip_prefix(root).unwrap_or(&html)).arg(&*name);
-    crate::command::succeed(&mut command)?;
+    command.current_dir(root).env("PATH", program.path()).args(["study", "report", name, "--html"]);
+    crate::command::succeed(command.arg(html.strip_prefix(root).unwrap_or(&html)))?;
+    let size = format!("--window-size={},{}", PICTURE.0, PICTURE.1);
     let mut browser = Command::new("chromium");
-    browser.args([
-        "--headless",
-        "--no-sandbox",
-        "--hide-scrollbars",
-        &format!("--window-size={},{}", PICTURE.0, PICTURE.1),
-    ]);
+    browser.args(["--headless", "--no-sandbox", "--hide-scrollbars", &size]);
     browser.arg(format!("--screenshot={}", picture.display())).arg(format!("file://{}", html.display()));
     crate::command::succeed(&mut browser)
+}
+
+fn samples(root: &Path, program: &Program, name: &str, samples: &Path) -> Result<(), String> {
+    let mut command = Command::new("pagelab");
+    command.current_dir(root).env("PATH", program.path()).args(["study", "export", name, "-o"]);
+    crate::command::succeed(command.arg(samples))
 }
