@@ -192,6 +192,9 @@ pub(crate) fn grouped(value: f64) -> String {
     text
 }
 
+/// An increase in percent from which on it is written as a multiple.
+const MIN_MULTIPLE_PERCENT: f64 = 900.0;
+
 /// An effect in percent, with as many digits as its interval justifies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
@@ -214,9 +217,13 @@ impl Change {
         Change { percent: percent(effect.ratio), interval, digits }
     }
 
-    /// `-12.3 %`
+    /// `-12.3 %`; `41 times` for a large multiple without an interval, as models give.
     pub(crate) fn estimate(&self) -> String {
-        format!("{} %", self.signed(self.percent))
+        if self.interval.is_none() && self.percent >= MIN_MULTIPLE_PERCENT {
+            format!("{:.0} times", 1.0 + self.percent / 100.0)
+        } else {
+            format!("{} %", self.signed(self.percent))
+        }
     }
 
     /// `-13.5 to -11.0`, in percent.
@@ -314,6 +321,8 @@ mod tests {
         let effect = |ratio, low, high| Effect { blocks: 14, ratio, low, high, p_adjusted: None };
         let less = Change::of(&effect(0.877, Some(0.865), Some(0.89)));
         assert_eq!(less.estimate(), "-12.3 %");
+        assert_eq!(Change::of(&effect(40.78, None, None)).estimate(), "41 times");
+        assert_eq!(Change::of(&effect(40.78, Some(38.0), Some(44.0))).estimate(), "+3978 %");
         assert_eq!(less.range().unwrap(), "-13.5 to -11.0");
         assert_eq!(format!("{} ({})", less.in_words(), less.range_in_words().unwrap()), "12.3 % less (11.0 to 13.5 %)");
         let both = Change::of(&effect(1.006, Some(0.979), Some(1.009)));

@@ -19,6 +19,8 @@ fn document() -> Value {
             "instruction": { "ns": [0.1, 0.3], "basis": "assumed", "source": "a core" },
             "cost": [{ "event": "read", "instructions": [50, 51], "basis": "counted", "source": "a function" },
                      { "event": "flush", "ns": [5, 50], "basis": "published", "source": "a message" }],
+            "kernels": { "what": "patched kernels", "source": "a page", "saving": [
+                { "phase": "enable", "backing": "pages", "variant": "skip", "change": "-39.9%" }] },
         },
     })
 }
@@ -37,6 +39,9 @@ fn costs_and_published_figures_are_read() {
     assert_eq!(counted.costs.events[1].ns, Range { low: 5.0, high: 50.0 });
     assert_eq!((counted.costs.events[0].basis, counted.costs.events[0].ns), (Basis::Counted, Range::default()));
     assert!((counted.published[0].saved - 0.331).abs() < 1e-9);
+    let kernels = counted.kernels.unwrap();
+    assert_eq!(kernels.saved("enable", "pages", "skip"), Some("-39.9%"));
+    assert_eq!(kernels.saved("clear", "pages", "skip"), None);
     assert_eq!(definition.published.len(), 1, "figures of counted work belong to no policy");
     let without = read(|document| {
         document.as_object_mut().unwrap().remove("counted");
@@ -47,7 +52,7 @@ fn costs_and_published_figures_are_read() {
 
 #[test]
 fn invalid_keys_are_refused_by_name() {
-    let cases: [(&str, Value, &str); 9] = [
+    let cases: [(&str, Value, &str); 11] = [
         ("/counted/bytes", json!("{slice}"), "counted: \"{slice}\" asks for {slice}; there are {slot}"),
         ("/counted/bytes", json!("64 apples"), "counted: bytes: "),
         ("/counted/granules", json!([]), "counted.granules: expected one or more, found 0"),
@@ -55,6 +60,12 @@ fn invalid_keys_are_refused_by_name() {
         ("/counted/variants", json!(["a", "a"]), "counted.variants: duplicate \"a\""),
         ("/counted/cost/0/instructions", json!([51, 50]), "counted: cost of \"read\": expected two numbers"),
         ("/counted/cost/0/source", json!(" "), "counted: cost of \"read\": source: expected the source of the cost"),
+        (
+            "/counted/kernels/saving/0/variant",
+            json!("skip-all"),
+            "counted.kernels.saving.variant: there is no \"skip-all\"",
+        ),
+        ("/counted/kernels/saving/0/change", json!("39.9"), "change: expected a signed percentage"),
         ("/published/0/counted/variant", json!("skip-all"), "published.counted.variant: there is no \"skip-all\""),
         ("/published/0/policy", json!("thp"), "counted: published \"a round\": a figure of counted work has `change`"),
     ];

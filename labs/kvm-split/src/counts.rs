@@ -65,6 +65,10 @@ pub fn unknown(counted: &Counted) -> Option<String> {
         let names: Vec<String> = counted.published.iter().map(|figure| part(figure).clone()).collect();
         unknown_name(key, &names, known)
     };
+    let of_kernels = |key, at: usize, known: &[&str]| {
+        let places = counted.kernels.iter().flat_map(|kernels| &kernels.changes);
+        unknown_name(key, &places.map(|(place, _)| place[at].clone()).collect::<Vec<_>>(), known)
+    };
     unknown_name("counted.what", std::slice::from_ref(&counted.what), &[NAME])
         .or_else(|| unknown_name("counted.granules", &counted.granules, &GRANULES.map(|(name, _)| name)))
         .or_else(|| unknown_name("counted.variants", &counted.variants, &VARIANTS.map(|(name, _)| name)))
@@ -72,6 +76,8 @@ pub fn unknown(counted: &Counted) -> Option<String> {
         .or_else(|| without.map(|event| format!("counted.cost: expected a cost of the event {event:?}, found none")))
         .or_else(|| of_figures("published.counted.phase", |figure| &figure.phase, &PHASES))
         .or_else(|| of_figures("published.counted.backing", |figure| &figure.backing, &BACKINGS.map(|(name, _)| name)))
+        .or_else(|| of_kernels("counted.kernels.saving.phase", 0, &PHASES))
+        .or_else(|| of_kernels("counted.kernels.saving.backing", 1, &BACKINGS.map(|(name, _)| name)))
 }
 
 fn unknown_name(key: &str, names: &[String], known: &[&str]) -> Option<String> {

@@ -6,15 +6,20 @@ use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 use study_files::definition::{Definition, Published, Size};
 use study_files::matrix::geometric::MIN_WORKLOADS;
-use study_files::matrix::{Agreement, Cell, Claim, Conclusion, Matrix, Reproduction, Row, Total, TotalShare};
+use study_files::matrix::{Agreement, Cell, Claim, Conclusion, Filled, Matrix, Reproduction, Row, Total, TotalShare};
 
-use super::cells::{amount, named, open_range, why};
-use super::{MachineFigures, Report, all_machine_figures, by_kernel, counted, rows_of};
+use super::amount::Amount;
+use super::cells::{named, open_range, why};
+use super::{MachineFigures, Report, all_machine_figures, by_kernel, counted, form, rows_of};
 use crate::figure::{self, Change};
 use crate::text::enumerate;
 
-/// The answer of a study: the change that each policy causes against the baseline, as measured, or as modelled if
-/// nothing was measured. A study of variants or boots gets the same sentences for those.
+/// A part of an answer: the machine of its figures, and what they say. The machine is empty in a sentence of its own.
+type Part = (String, String);
+
+/// The answer of a study: the change of each configuration in the origin's table, if the study has one. Otherwise the change that each
+/// policy causes against the baseline, as measured, or as modelled if nothing was measured. A study of variants or boots gets the same
+/// sentences for those.
 pub fn answer(report: &Report<'_>) -> String {
     if by_kernel::is_of_kernels(report) {
         return by_kernel::answer(report);
@@ -24,12 +29,37 @@ pub fn answer(report: &Report<'_>) -> String {
         // A kernel is not asked for: it was booted.
         let mut booted = kernels.clone();
         booted.totals.iter_mut().for_each(|total| total.is_held = true);
-        return of_matrix(&booted, "kernel", "rows (workloads under policies)") + &largest;
+        return in_sentences(of_matrix(&booted, "kernel", "rows (workloads under policies)")) + &largest;
+    }
+    let of_form = |form: &Filled| Some((format!("{} (measured)", form.machine), form::changes(form)?));
+    let forms: Vec<Part> = report.forms.iter().filter_map(of_form).collect();
+    if !forms.is_empty() {
+        return in_sentences(forms);
     }
     let rows = of_rows(report.definition);
     let policies = report.policies().map(|matrix| of_matrix(matrix, "policy", rows));
     let variants = report.over_variants.iter().map(|matrix| of_matrix(matrix, "variant", rows));
-    policies.into_iter().chain(variants).collect::<Vec<_>>().join(" ")
+    let counted =
+        report.counted.iter().filter_map(|counted_costs| Some((String::new(), counted::answer(counted_costs)?)));
+    in_sentences(policies.into_iter().chain(variants).flatten().chain(counted))
+}
+
+/// Parts of an answer as text. A machine that several parts share is written once.
+fn in_sentences(parts: impl IntoIterator<Item = Part>) -> String {
+    let mut text = String::new();
+    let mut previous: Option<String> = None;
+    for (machine, clauses) in parts {
+        let separator = match &previous {
+            None => "",
+            Some(before) if before.is_empty() || machine.is_empty() => ". ",
+            Some(_) => "; ",
+        };
+        let is_repeated = machine.is_empty() || previous.as_ref() == Some(&machine);
+        let name = if is_repeated { String::new() } else { format!("{machine}: ") };
+        text.push_str(&format!("{separator}{name}{clauses}"));
+        previous = Some(machine);
+    }
+    text + "."
 }
 
 /// The largest change of a single figure that is shown, if it is not that of the primary metric.
@@ -63,7 +93,7 @@ pub fn title(report: &Report<'_>) -> String {
     }
     let matrices: Vec<&Matrix> = report.others().chain(report.policies()).collect();
     let shown = matrices.iter().find_map(|matrix| largest(matrix).or_else(|| largest_of_few(matrix)));
-    let counted = || report.counted.iter().flat_map(counted::sentences).next();
+    let counted = || report.counted.iter().find_map(counted::title);
     let is_compared =
         |matrix: &&Matrix| matrix.totals.iter().any(|total| total.policy != matrix.baseline && total.mean.is_some());
     shown.or_else(counted).unwrap_or_else(|| match matrices.iter().copied().find(is_compared) {
@@ -92,7 +122,7 @@ fn largest<'a>(matrix: &'a Matrix) -> Option<String> {
     } else {
         String::new()
     };
-    Some(format!("{} has {} than {}{over}{place}", asked(total), in_words(total, &effect), matrix.baseline))
+    Some(format!("{} has {}{over}{place}", asked(total), amount(total, &effect).against(&matrix.baseline)))
 }
 
 /// `thp has 12.3 % less wall time than base on sort`: the largest change that is shown on a workload, where the workloads are too few
@@ -131,17 +161,49 @@ impl<'a> OnRow<'a> {
         if self.cell.is_held { self.cell.policy.clone() } else { format!("asking for {}", self.cell.policy) }
     }
 
+    fn amount(&self) -> Amount {
+        let is_count = figure::metric(&[], &self.row.metric).unit == Unit::Count;
+        Amount::of(&figure::title(&self.row.metric), is_count, &self.effect)
+    }
+
     /// `thp has 12.3 % less wall time than base on sort`
     fn in_words(&self, baseline: &str) -> String {
-        let is_count = figure::metric(&[], &self.row.metric).unit == Unit::Count;
-        let amount = amount(&self.row.metric, is_count, &self.effect);
-        format!("{} has {amount} than {baseline} on {}", self.asked(), self.row.workload)
+        format!("{} has {} on {}", self.asked(), self.amount().against(baseline), self.row.workload)
     }
 }
 
-/// The answer of a matrix as a sentence: the measured change of each policy against the baseline. If no measurement
-/// gives a result, the sentence says why, and then what the models give.
-fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
+/// A change in a list of changes.
+struct Changed {
+    ratio: f64,
+    /// The policy, with `asking for` if some memory did not get its pages.
+    subject: String,
+    amount: Amount,
+    /// The workload, or the number of workloads.
+    over: String,
+}
+
+/// `mthp-64k has 2.1 % less wall time than thp over 14 workloads (-3.0 to -1.1 %)`; a clause after another one of the same metric
+/// and workloads does not repeat these: `base 8.1 % more (+5.0 to +11.2 %)`.
+fn list(changes: &[Changed], baseline: &str) -> Vec<String> {
+    let mut previous: Option<&Changed> = None;
+    let mut clauses = Vec::new();
+    for one in changes {
+        let Changed { subject, amount, over, .. } = one;
+        let same_metric = previous.filter(|before| before.amount.noun == amount.noun);
+        let words = match same_metric {
+            Some(_) => amount.change.clone(),
+            None => format!("has {}", amount.against(baseline)),
+        };
+        let over = if same_metric.is_some_and(|before| before.over == *over) { "" } else { over };
+        clauses.push(format!("{subject} {words}{over}{}", amount.range));
+        previous = Some(one);
+    }
+    clauses
+}
+
+/// The answer of a matrix, machine by machine: the measured change of each policy against the baseline. If no measurement
+/// gives a result, the answer says why, and then what the models give.
+fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> Vec<Part> {
     let all_machine_figures = all_machine_figures(matrix);
     let is_measured = |machine_figures: &&MachineFigures<'_>| machine_figures.1 != Provenance::Modelled;
     let has_figure =
@@ -155,7 +217,7 @@ fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
         all_machine_figures.iter().filter(|machine_figures| !is_measured(machine_figures)).filter(has_figure).collect();
     let shown: Vec<_> = match measured.iter().any(&has_figure) {
         true => measured.into_iter().filter(|machine_figures| has_figure(machine_figures)).collect(),
-        false if modelled.is_empty() => return unanswered(matrix, noun),
+        false if modelled.is_empty() => return vec![(String::new(), unanswered(matrix, noun))],
         false => measured.into_iter().chain(modelled).collect(),
     };
     let of_machine = |machine_figures: &&MachineFigures<'_>| {
@@ -167,9 +229,9 @@ fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
         let (name, provenance) = named(**machine_figures);
         let has_too_few = totals(matrix, **machine_figures).any(Total::has_too_few);
         let few = if has_too_few { format!("; no mean, which needs {MIN_WORKLOADS} {rows}") } else { String::new() };
-        format!("{name} ({provenance}{few}): {}", clauses.join(", "))
+        (format!("{name} ({provenance}{few})"), clauses.join(", "))
     };
-    shown.iter().map(of_machine).collect::<Vec<_>>().join("; ") + "."
+    shown.iter().map(of_machine).collect()
 }
 
 /// Whether any cell of a machine has a figure.
@@ -186,85 +248,125 @@ fn totals<'a>(matrix: &'a Matrix, machine_figures: MachineFigures<'a>) -> impl I
     matrix.totals.iter().filter(is_own)
 }
 
-/// `12.3 % less wall time`, `88.4 % fewer walks`; the word `cost` replaces the metric if the workloads have several
-/// metrics.
-pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
-    let Some((metric, _)) = &total.metric else { return format!("{} cost", Change::of(effect).in_words()) };
+/// The change of a total; the word `cost` replaces the metric if the workloads have several metrics.
+pub(super) fn amount(total: &Total, effect: &Effect) -> Amount {
+    let Some((metric, _)) = &total.metric else { return Amount::of("cost", false, effect) };
     let is_count = match total.provenance {
         Provenance::Modelled => !metric.ends_with("_bytes") && !metric.ends_with("_ratio"),
         _ => figure::metric(&[], metric).unit == Unit::Count,
     };
-    amount(metric, is_count, effect)
+    Amount::of(&figure::title(metric), is_count, effect)
 }
 
-/// One clause for each group of policies: decreases, increases, undecided changes, and missing figures.
-fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> Vec<String> {
-    let baseline = &matrix.baseline;
-    let (mut decided, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
-    for total in totals(matrix, machine_figures) {
-        if total.has_too_few() {
-            for one in rows_of(matrix, machine_figures).filter_map(|row| OnRow::of(row, &total.policy)) {
-                let range = Change::of(&one.effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
-                match one.cell.conclusion {
-                    Conclusion::Better | Conclusion::Worse => {
-                        decided.push((one.effect.ratio, format!("{}{range}", one.in_words(baseline))));
-                    }
-                    Conclusion::Equivalent => {
-                        let name = one.asked();
-                        let clause = format!("{name} is equivalent to {baseline} on {}{range}", one.row.workload);
-                        decided.push((1.0, clause));
-                    }
-                    _ => open.push(format!("{} on {}{}", one.asked(), one.row.workload, open_range(&one.effect))),
-                }
+/// What the policies of one machine changed, by outcome.
+#[derive(Default)]
+struct Outcomes {
+    changed: Vec<Changed>,
+    /// Clauses of policies that are equivalent to the baseline.
+    equivalent: Vec<String>,
+    /// Policies without a shown difference, with their intervals.
+    open: Vec<String>,
+    /// Policies without a figure, by the clause that says so.
+    without: Vec<(String, Vec<String>)>,
+}
+
+impl Outcomes {
+    fn of(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        for total in totals(matrix, machine_figures) {
+            if total.has_too_few() {
+                rows_of(matrix, machine_figures).for_each(|row| outcomes.add_row(row, total, &matrix.baseline));
+            } else {
+                outcomes.add_total(total, &matrix.baseline, rows);
             }
-            let unclaimed = rows_of(matrix, machine_figures).filter(|row| OnRow::of(row, &total.policy).is_none());
-            for row in unclaimed {
-                let cell = row.cells.iter().find(|cell| cell.policy == total.policy);
-                let lack = cell.map_or("has no figure", |cell| lack(&cell.conclusion));
-                without.push(format!("{} on {} {lack}", total.policy, row.workload));
-            }
-            continue;
         }
-        let Some((mean, effect)) = total.mean.zip(total.change()) else {
-            without.push(format!("{} {}", total.policy, lack(&total.conclusion)));
-            continue;
+        outcomes.changed.sort_by(|one, other| one.ratio.total_cmp(&other.ratio));
+        outcomes
+    }
+
+    fn add_row(&mut self, row: &Row, total: &Total, baseline: &str) {
+        let Some(one) = OnRow::of(row, &total.policy) else {
+            let cell = row.cells.iter().find(|cell| cell.policy == total.policy);
+            let lack = cell.map_or("no figure", |cell| lack(&cell.conclusion));
+            return self.add_without(lack, format!("{} on {}", total.policy, row.workload));
         };
-        let range = Change::of(&effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
+        let over = format!(" on {}", row.workload);
+        match one.cell.conclusion {
+            Conclusion::Better | Conclusion::Worse => {
+                let (ratio, amount) = (one.effect.ratio, one.amount());
+                self.changed.push(Changed { ratio, subject: one.asked(), amount, over });
+            }
+            Conclusion::Equivalent => {
+                self.equivalent.push(format!(
+                    "{} is equivalent to {baseline}{over}{}",
+                    one.asked(),
+                    in_brackets(&one.effect)
+                ));
+            }
+            _ => self.open.push(format!("{}{over}{}", one.asked(), open_range(&one.effect))),
+        }
+    }
+
+    fn add_total(&mut self, total: &Total, baseline: &str, rows: &str) {
+        let Some((mean, effect)) = total.mean.zip(total.change()) else {
+            return self.add_without(lack(&total.conclusion), total.policy.clone());
+        };
+        let over = if mean.of == 1 { String::new() } else { format!(" over {} {rows}", mean.of) };
         match total.conclusion {
             Conclusion::Better | Conclusion::Worse | Conclusion::Modelled => {
-                let over = if mean.of == 1 { String::new() } else { format!(", the mean over {} {rows}", mean.of) };
-                let clause = format!("{} has {} than {baseline}{range}{over}", asked(total), in_words(total, &effect));
-                decided.push((mean.ratio, clause));
+                let (ratio, amount) = (mean.ratio, amount(total, &effect));
+                self.changed.push(Changed { ratio, subject: asked(total), amount, over });
             }
             Conclusion::Equivalent => {
                 let metric = total.metric.as_ref().map(|(metric, _)| format!(" in {}", figure::title(metric)));
-                let over = if mean.of == 1 { String::new() } else { format!(", the mean over {} {rows}", mean.of) };
-                let metric = metric.unwrap_or_default();
-                decided.push((1.0, format!("{} is equivalent to {baseline}{metric}{range}{over}", asked(total))));
+                let (metric, range) = (metric.unwrap_or_default(), in_brackets(&effect));
+                self.equivalent.push(format!("{} is equivalent to {baseline}{metric}{over}{range}", asked(total)));
             }
-            _ => open.push(format!("{}{}", asked(total), open_range(&effect))),
+            _ => self.open.push(format!("{}{}", asked(total), open_range(&effect))),
         }
     }
-    decided.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let mut clauses: Vec<String> = decided.into_iter().map(|(_, clause)| clause).collect();
-    clauses.extend(gain_shares(matrix, machine_figures));
-    if !open.is_empty() {
-        clauses.push(format!("no difference from {baseline} is shown for {}", enumerate(&open)));
+
+    fn add_without(&mut self, lack: &str, name: String) {
+        match self.without.iter_mut().find(|(known, _)| known == lack) {
+            Some((_, names)) => names.push(name),
+            None => self.without.push((lack.to_owned(), vec![name])),
+        }
     }
-    clauses.extend(without);
+}
+
+/// ` (-13.5 to -11.0 %)`; empty if the effect has no interval.
+fn in_brackets(effect: &Effect) -> String {
+    Change::of(effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default()
+}
+
+/// Clauses on the policies of a machine: changes, equivalent policies, shares of the largest gain, undecided changes, and missing
+/// figures.
+fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> Vec<String> {
+    let baseline = &matrix.baseline;
+    let outcomes = Outcomes::of(matrix, machine_figures, rows);
+    let mut clauses = list(&outcomes.changed, baseline);
+    clauses.extend(outcomes.equivalent);
+    clauses.extend(gain_shares(matrix, machine_figures));
+    if !outcomes.open.is_empty() {
+        clauses.push(format!("no difference from {baseline} is shown for {}", enumerate(&outcomes.open)));
+    }
+    clauses.extend(outcomes.without.iter().map(|(lack, names)| format!("{lack} for {}", enumerate(names))));
     clauses
 }
 
-/// `of the gain of thp, mthp-64k brings 62 % (48 to 79 %)`: for the other policies that gain, their share of the
-/// largest gain.
+/// `of the gain of thp, mthp-64k brings 62 % (48 to 79 %)`: for the other policies that gain, their share of the largest gain. Where
+/// no policy gains, it is the baseline's gain: `of the gain of thp over base, ...`.
 fn gain_shares(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Option<String> {
-    let gains = totals(matrix, machine_figures).filter(|total| total.conclusion == Conclusion::Better);
-    let shares: Vec<_> = gains.filter_map(|total| Some((total, total.gain_share.as_ref()?))).collect();
-    let share = |(total, share): &(&Total, &TotalShare)| {
+    let with_share = totals(matrix, machine_figures).filter_map(|total| Some((total, total.gain_share.as_ref()?)));
+    let is_named =
+        |(total, share): &(&Total, &TotalShare)| share.over.is_some() || total.conclusion == Conclusion::Better;
+    let shares: Vec<_> = with_share.filter(is_named).collect();
+    let clause = |(total, share): &(&Total, &TotalShare)| {
         format!("{} brings {}", asked(total), figure::gain_share((share.ratio, share.low, share.high)))
     };
-    let best = &shares.first()?.1.of;
-    Some(format!("of the gain of {best}, {}", enumerate(&shares.iter().map(share).collect::<Vec<_>>())))
+    let TotalShare { of, over, .. } = shares.first()?.1;
+    let over = over.as_ref().map(|worst| format!(" over {worst}")).unwrap_or_default();
+    Some(format!("of the gain of {of}{over}, {}", enumerate(&shares.iter().map(clause).collect::<Vec<_>>())))
 }
 
 /// `thp`, or `asking for thp` if some memory did not get the policy's pages.
@@ -275,8 +377,8 @@ pub(super) fn asked(total: &Total) -> String {
 /// Why a policy has no figure that can be attributed to it.
 fn lack(conclusion: &Conclusion) -> &'static str {
     match conclusion {
-        Conclusion::WithinTracerCost => "shows no more than the tracer's cost",
-        _ => "has no figure",
+        Conclusion::WithinTracerCost => "no more than the tracer's cost",
+        _ => "no figure",
     }
 }
 
@@ -305,13 +407,16 @@ fn unanswered(matrix: &Matrix, noun: &str) -> String {
         lacks.extend(main_reason(matrix.rows.iter().flat_map(|row| &row.cells)).map(str::to_owned));
     }
     let why = if lacks.is_empty() { String::new() } else { format!(": {}", lacks.join(", ")) };
-    format!("No {noun} can be compared with {} yet{why}.", matrix.baseline)
+    format!("No {noun} can be compared with {} yet{why}", matrix.baseline)
 }
 
 /// The policies whose figures cannot be attributed to them, and why.
 fn unattributable<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
     let is_unattributable = |total: &&Total| total.conclusion == Conclusion::WithinTracerCost;
-    totals.filter(is_unattributable).map(|total| format!("{} {}", total.policy, lack(&total.conclusion))).collect()
+    totals
+        .filter(is_unattributable)
+        .map(|total| format!("{} shows {}", total.policy, lack(&total.conclusion)))
+        .collect()
 }
 
 /// The most frequent reason among cells.
@@ -430,8 +535,14 @@ pub fn differences(report: &Report<'_>) -> Vec<String> {
         reasons.push("this is the quick size, which shows that all of it runs".to_owned());
     }
     let by_author = sets.clone().filter_map(|set| set.published.differs.clone());
-    let not_held = sets.clone().filter(|set| is_not_held(report, set)).filter_map(|set| set.published.policy.as_ref());
-    let not_held = not_held.map(|policy| format!("{policy} was not held here"));
+    let mut not_held: Vec<String> = Vec::new();
+    for policy in sets.clone().filter(|set| is_not_held(report, set)).filter_map(|set| set.published.policy.as_ref()) {
+        if !not_held.contains(policy) {
+            not_held.push(policy.clone());
+        }
+    }
+    let were = if not_held.len() == 1 { "was" } else { "were" };
+    let not_held = (!not_held.is_empty()).then(|| format!("{} {were} not held here", enumerate(&not_held)));
     let modelled = sets.clone().any(|set| set.provenance == Provenance::Modelled);
     let modelled = modelled.then(|| "a model counts what the origin timed".to_owned());
     let guests = report.hosts.iter().filter_map(|host| {

@@ -107,14 +107,17 @@ pub(super) fn of_found(set: &Reproduction) -> String {
     found.unwrap_or_else(|| "none".to_owned())
 }
 
+/// Maximum number of reasons in a sentence. The table of published figures has all of them.
+pub(super) const MAX_REASONS: usize = 3;
+
 /// Why figures may differ, as the end of a sentence. Several reasons are numbered, because reasons contain commas.
 pub(super) fn why(reasons: &[String]) -> String {
     let joined = match reasons {
         [] => return String::new(),
         [one] => one.clone(),
         several => {
-            let numbered = several.iter().enumerate().map(|(at, reason)| format!("({}) {reason}", at + 1));
-            numbered.collect::<Vec<_>>().join("; ")
+            let numbered = several.iter().take(MAX_REASONS).enumerate();
+            numbered.map(|(at, reason)| format!("({}) {reason}", at + 1)).collect::<Vec<_>>().join("; ")
         }
     };
     format!("; figures can differ because {joined}")

@@ -3,10 +3,11 @@
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
-use study_files::counted::{Basis, Cost, Counted, Place, Range, Reproduction, Row, Saving, Table};
+use study_files::counted::{Basis, Cost, Counted, PatchedKernels, Place, Range, Reproduction, Row, Saving, Table};
 use study_files::matrix::Claim;
 
 use super::cells::Sheet;
+use crate::text::enumerate;
 
 /// Counted events and their cost.
 #[derive(Clone, Debug)]
@@ -30,6 +31,20 @@ impl CountedCosts<'_> {
 
     fn first(&self) -> &str {
         self.counted.variants.first().map_or("", String::as_str)
+    }
+
+    /// The variant after the first, if anything was counted.
+    fn compared(&self) -> Option<&String> {
+        self.others().first().filter(|_| !self.table.rows.is_empty())
+    }
+
+    /// The phases of which somebody published the time that a variant saves; all phases if there is none.
+    fn published_phases(&self) -> Vec<&str> {
+        let is_published = |phase: &&str| {
+            self.counted.published.iter().any(|figure| figure.phase == *phase && !figure.is_of_instructions)
+        };
+        let (published, others): (Vec<&str>, Vec<&str>) = self.table.phases().into_iter().partition(is_published);
+        if published.is_empty() { others } else { published }
     }
 
     /// The names of the published rounds of measurements that have a figure for this phase.
@@ -68,10 +83,7 @@ impl CountedCosts<'_> {
             (name.to_owned(), backings.iter().map(cell).collect())
         };
         let published = |round: &&str| {
-            let cell = |backing: &&str| {
-                let change = self.of_round(round, phase, backing, variant).unwrap_or_default();
-                change.trim_start_matches('-').trim_end_matches('%').to_owned()
-            };
+            let cell = |backing: &&str| self.of_round(round, phase, backing, variant).map(percent).unwrap_or_default();
             ((*round).to_owned(), backings.iter().map(cell).collect::<Vec<String>>())
         };
         let (granules, rounds) = (self.table.granules(), self.rounds(phase));
@@ -93,7 +105,7 @@ pub(super) fn saved(range: Option<Range>) -> String {
     }
 }
 
-/// The tables in the origin's form, one per phase.
+/// The tables in the origin's form: a summary, and one per phase.
 pub fn of_origin(counted_costs: &CountedCosts<'_>) -> Vec<Sheet> {
     let of_variant = |phase: &str, variant: &String| {
         let line = |(name, cells): (String, Vec<String>)| [vec![variant.clone(), name], cells].concat();
@@ -110,7 +122,7 @@ pub fn of_origin(counted_costs: &CountedCosts<'_>) -> Vec<Sheet> {
         header: ["variant", "granule"].into_iter().chain(counted_costs.table.backings()).map(str::to_owned).collect(),
         rows: counted_costs.others().iter().flat_map(|variant| of_variant(phase, variant)).collect(),
     };
-    counted_costs.table.phases().into_iter().map(sheet).collect()
+    summary(counted_costs).into_iter().chain(counted_costs.table.phases().into_iter().map(sheet)).collect()
 }
 
 /// Further tables: visits and time, published figures and their sources, costs.
@@ -230,23 +242,36 @@ fn span(Range { low, high }: Range) -> String {
     }
 }
 
-/// The saving of the second variant in each phase, and the additional saving of each further variant over the one
-/// before it: one sentence each.
-pub fn sentences(counted_costs: &CountedCosts<'_>) -> Vec<String> {
-    let Some((variant, further)) = counted_costs.others().split_first() else { return Vec::new() };
-    let of_phase = |phase: &str| {
-        let average = |backing: &str| {
+/// The saving of the second variant in each published phase, as a sentence without its full stop. `None` if nothing was counted.
+pub fn answer(counted_costs: &CountedCosts<'_>) -> Option<String> {
+    let variant = counted_costs.compared()?;
+    let of_phase = |phase: &&str| {
+        let saving = |backing: &str| {
             let saving = counted_costs.table.average(phase, backing, variant)?;
             Some(format!("{} % on {backing}", saved(Some(saving.time))))
         };
-        let parts: Vec<String> = counted_costs.table.backings().into_iter().filter_map(average).collect();
-        format!(
-            "{variant} at {phase}, modelled, average over granules: saves {} of the time of {}.",
-            parts.join(", "),
-            counted_costs.first()
-        )
+        let savings: Vec<String> = counted_costs.table.backings().into_iter().filter_map(saving).collect();
+        (!savings.is_empty()).then(|| format!("{} at {phase}", enumerate(&savings)))
     };
-    let beyond = counted_costs.others().iter().zip(further).filter_map(|(before, variant)| {
+    let phases: Vec<String> = counted_costs.published_phases().iter().filter_map(of_phase).collect();
+    let first = counted_costs.first();
+    (!phases.is_empty()).then(|| format!("{variant}, modelled, saves of the time of {first}: {}", phases.join("; ")))
+}
+
+/// The first saving of the answer, for a title.
+pub fn title(counted_costs: &CountedCosts<'_>) -> Option<String> {
+    let variant = counted_costs.compared()?;
+    let phase = *counted_costs.published_phases().first()?;
+    let backing = *counted_costs.table.backings().first()?;
+    let saving = saved(Some(counted_costs.table.average(phase, backing, variant)?.time));
+    Some(format!("{variant} saves {saving} % of the time of {phase} on {backing}, modelled"))
+}
+
+/// The additional saving of each further variant over the one before it: one sentence each.
+pub fn sentences(counted_costs: &CountedCosts<'_>) -> Vec<String> {
+    let others = counted_costs.others();
+    let of_pair = |pair: &[String]| {
+        let [before, variant] = pair else { return None };
         let rows = counted_costs.table.rows.iter().filter(|row| row.variant == *variant);
         let ranges = rows.filter_map(|row| row.saving.and_then(|saving| saving.beyond));
         let most = ranges.map(|range| range.high).reduce(f64::max)?;
@@ -254,8 +279,43 @@ pub fn sentences(counted_costs: &CountedCosts<'_>) -> Vec<String> {
             "{variant}, modelled: takes at most {:.2} % less time than {before}, in any phase and on any granule.",
             100.0 * most
         ))
-    });
-    counted_costs.table.phases().into_iter().map(of_phase).chain(beyond).collect()
+    };
+    others.windows(2).filter_map(of_pair).collect()
+}
+
+/// What the second variant saves in each published phase, on each backing: instructions of patched kernels, the model's time,
+/// and the published rounds. `None` if nothing was counted.
+pub(super) fn summary(counted_costs: &CountedCosts<'_>) -> Option<Sheet> {
+    let variant = counted_costs.compared()?;
+    let (phases, backings) = (counted_costs.published_phases(), counted_costs.table.backings());
+    let mut rounds: Vec<&str> = Vec::new();
+    for round in phases.iter().flat_map(|phase| counted_costs.rounds(phase)) {
+        if !rounds.contains(&round) {
+            rounds.push(round);
+        }
+    }
+    let kernels = counted_costs.counted.kernels.as_ref();
+    let line = |phase: &str, backing: &str| {
+        let of_kernels = kernels.map(|kernels| kernels.saved(phase, backing, variant).map(percent).unwrap_or_default());
+        let model = saved(counted_costs.table.average(phase, backing, variant).map(|saving| saving.time));
+        let published = rounds
+            .iter()
+            .map(|round| counted_costs.of_round(round, phase, backing, variant).map(percent).unwrap_or_default());
+        [format!("{phase}, {backing}")].into_iter().chain(of_kernels).chain([model]).chain(published).collect()
+    };
+    let header = ["calls, memory".to_owned()].into_iter();
+    let header = header.chain(kernels.map(|kernels| kernels.what.clone())).chain(["model, time".to_owned()]);
+    let note = kernels.map(|kernels| format!("; {}: {}", kernels.what, kernels.source)).unwrap_or_default();
+    Some(Sheet {
+        caption: format!("Saved by {variant} against {}, %, and what was published{note}", counted_costs.first()),
+        header: header.chain(rounds.iter().map(|round| (*round).to_owned())).collect(),
+        rows: phases.iter().flat_map(|phase| backings.iter().map(move |backing| line(phase, backing))).collect(),
+    })
+}
+
+/// `-33.1%` as a saving: `33.1`.
+fn percent(change: &str) -> String {
+    change.trim_start_matches('-').trim_end_matches('%').to_owned()
 }
 
 /// What the counted work says about the origin's claim. Because each cost is a range, the result shows only whether a
@@ -297,23 +357,14 @@ pub fn claim(counted_costs: &CountedCosts<'_>) -> String {
         .filter(|place| count(*place) > 0)
         .map(|place| format!("{} {} {}", count(place), if count(place) == 1 { "is" } else { "are" }, place.describe()))
         .collect();
-    let assumed: Vec<&str> = counted_costs
-        .counted
-        .costs
-        .events
-        .iter()
-        .filter(|cost| cost.basis == Basis::Assumed)
-        .map(|cost| cost.event.as_str())
-        .collect();
-    let width = if assumed.is_empty() {
-        String::new()
-    } else {
-        format!("; the ranges are wide because no source says what these cost: {}", assumed.join(", "))
+    let events = &counted_costs.counted.costs.events;
+    let width = match events.iter().filter(|cost| cost.basis == Basis::Assumed).count() {
+        0 => String::new(),
+        assumed => format!("; the ranges are wide, because {assumed} of {} costs are assumed", events.len()),
     };
     let note = counted_costs.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
-    let why = super::cells::why(&differences(counted_costs));
     format!(
-        "The origin's claim is, here, {conclusion}: of {} published figures {}{width}{note}{why}.",
+        "The origin's claim is, here, {conclusion}: of {} published figures {}{width}{note}.",
         sets.len(),
         counted.join(", ")
     )
@@ -350,12 +401,19 @@ pub fn document(counted_costs: &CountedCosts<'_>) -> Value {
         "granules": counted.granules,
         "variants": counted.variants,
         "note": counted.note,
+        "kernels": counted.kernels.as_ref().map(kernels),
         "instruction": counted.costs.instruction,
         "costs": counted.costs.events,
         "rows": counted_costs.table.rows,
         "averages": averages.collect::<Vec<_>>(),
         "published": counted_costs.sets().iter().map(set).collect::<Vec<_>>(),
     })
+}
+
+fn kernels(kernels: &PatchedKernels) -> Value {
+    let saving = |([phase, backing, variant], change): &([String; 3], String)| json!({ "phase": phase, "backing": backing, "variant": variant, "change": change });
+    let savings: Vec<Value> = kernels.changes.iter().map(saving).collect();
+    json!({ "what": kernels.what, "source": kernels.source, "savings": savings })
 }
 
 fn set(set: &Reproduction) -> Value {

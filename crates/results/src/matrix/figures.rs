@@ -34,6 +34,45 @@ pub fn of_program(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet
     sheet(matrix, machine_figures, caption, program_metrics)
 }
 
+/// A run of each workload under the baseline: its time, how much runs differ, its memory; and how much of the memory each policy
+/// got. Empty for models and emulators.
+pub fn of_runs(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
+    let rows: Vec<&Row> = rows_of(matrix, machine_figures)
+        .filter(|row| row.provenance != Provenance::Modelled && !row.is_emulated)
+        .filter(|row| row.cells.iter().any(|cell| cell.conclusion == Conclusion::Baseline))
+        .collect();
+    let has_coverage = |policy: &&String| {
+        rows.iter().flat_map(|row| &row.cells).any(|cell| cell.policy == **policy && cell.coverage_ratio.is_some())
+    };
+    let policies: Vec<&String> = matrix.policies.iter().filter(has_coverage).collect();
+    let line = |row: &&Row| {
+        let baseline = row.cells.iter().find(|cell| cell.conclusion == Conclusion::Baseline)?;
+        let value = |name: &str| {
+            let value = baseline.medians.get(name).map(|value| figure::short(*value, figure::metric(&[], name).unit));
+            value.unwrap_or_default()
+        };
+        let range = baseline.basis.ranges.get(names::WALL_S).zip(baseline.medians.get(names::WALL_S));
+        let spread = range.map(|((least, most), median)| format!("{:.0} %", 100.0 * (most - least) / median));
+        let held = |policy: &&String| {
+            let cell = row.cells.iter().find(|cell| cell.policy == **policy)?;
+            cell.coverage_ratio.map(figure::share)
+        };
+        let start = [row.workload.clone(), value(names::WALL_S), spread.unwrap_or_default(), value(MEMORY[0])];
+        Some(start.into_iter().chain(policies.iter().map(|policy| held(policy).unwrap_or_default())).collect())
+    };
+    let header = ["workload", "wall time", "spread", "peak memory"].map(str::to_owned).into_iter();
+    Sheet {
+        caption: format!(
+            "{}: a run under {}; spread: from the fastest to the slowest run, as a share of the median; then the share of the memory \
+             concerned that each policy got",
+            place(machine_figures),
+            matrix.baseline
+        ),
+        header: header.chain(policies.iter().map(|policy| (*policy).clone())).collect(),
+        rows: rows.iter().filter_map(line).collect(),
+    }
+}
+
 /// The memory and the page tables of each workload. In guests also faults, and the instructions of the program and the
 /// kernel.
 pub fn of_memory(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
@@ -138,6 +177,18 @@ mod tests {
         assert_eq!(sheet.rows[0][..3], ["redis", "get_p99_ms", "0.500"].map(str::to_owned));
         assert!(sheet.rows[0][3].starts_with("-20") && sheet.rows[0][3].contains("-30"), "{:?}", sheet.rows);
         assert!(of_program(&matrix(Provenance::Modelled), ("a host", Provenance::Modelled)).rows.is_empty());
+    }
+
+    #[test]
+    fn a_run_has_its_time_its_spread_and_what_policies_got() {
+        let mut matrix = matrix(Provenance::Measured);
+        matrix.rows[0].cells[0].basis.ranges.insert(names::WALL_S.into(), (0.95, 1.15));
+        matrix.rows[0].cells[1].coverage_ratio = Some(0.87);
+        let sheet = of_runs(&matrix, ("a host", Provenance::Measured));
+        assert_eq!(sheet.header, ["workload", "wall time", "spread", "peak memory", "thp"]);
+        assert_eq!(sheet.rows, [["redis", "1.000 s", "20 %", "4K", "87 %"]]);
+        matrix.rows[0].is_emulated = true;
+        assert!(of_runs(&matrix, ("a host", Provenance::Measured)).rows.is_empty());
     }
 
     #[test]

@@ -75,6 +75,18 @@ pub(super) fn in_form(row: &FilledRow, name: &str) -> String {
     }
 }
 
+/// `boot_cpu_s against master, one region (95 % intervals): 2M, guards +2.9 % (+1.0 to +4.8); ...`: the changes of the configurations
+/// that the origin ranks. `None` if none of them has a change.
+pub(super) fn changes(form: &Filled) -> Option<String> {
+    let first = form.rows.first()?;
+    let ranked = form.rows.iter().filter(|row| row.is_ranked && row.why_not.is_none());
+    let clauses: Vec<String> =
+        ranked.filter_map(|row| Some(format!("{} {}", row.name, change(row.effect.as_ref()?)))).collect();
+    let has_any = !clauses.is_empty();
+    let (metric, confidence) = (figure::title(&form.metric), figure::confidence(0.95));
+    has_any.then(|| format!("{metric} against {} ({confidence} intervals): {}", first.name, clauses.join("; ")))
+}
+
 /// Whether the figures here are in the same order as the origin's, as a sentence.
 pub(super) fn order(form: &Filled) -> String {
     let Order { pairs, alike, shown, against } = form.order;
@@ -186,6 +198,8 @@ mod tests {
                 sheet.caption
             );
             let text = conclude(&report).join(" ");
+            let begin = "a host (measured): wall time against master (95 % intervals): 2M -11.8 % (-12.";
+            assert!(text.starts_with(begin), "{text}");
             assert!(text.contains("1 of 1 pairs that the origin tells apart have its order on a host"), "{text}");
             let text = claim(&report).unwrap();
             assert!(text.contains("of 4 published figures"), "{text}");

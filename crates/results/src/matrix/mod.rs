@@ -3,6 +3,7 @@
 //! All forms are made from the same [`Sheet`]s; the page also has pictures. The *origin* of a study is the publication
 //! whose claim the study tries to reproduce.
 
+mod amount;
 mod answer;
 mod by_kernel;
 mod cells;
@@ -167,7 +168,7 @@ fn sentence_on_total(matrix: &Matrix, total: &Total) -> Option<String> {
             format!("no mean over {} workloads, because it needs {MIN_WORKLOADS}; see each workload", mean.of)
         }
         Conclusion::Better | Conclusion::Worse | Conclusion::Modelled => {
-            format!("{} than {baseline} over {over}{}", answer::in_words(total, &effect), apart())
+            format!("{} over {over}{}", answer::amount(total, &effect).against(baseline), apart())
         }
         Conclusion::Equivalent => format!("equivalent to {baseline} over {over}{}", apart()),
         _ => format!("no difference from {baseline} is shown over {over}{}", cells::open_range(&effect)),

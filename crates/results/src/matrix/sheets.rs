@@ -4,8 +4,8 @@ use study::guest::NO_STUDY;
 use study::stats::Effect;
 use study_files::matrix::{Conclusion, Matrix, Reproduction, Row, Total};
 
-use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
-use super::{Report, all_machine_figures, counted, figures, fits, further, of_origin, rows_of, series};
+use super::cells::{MAX_REASONS, Sheet, change, in_cell, of_found, place, totals_of};
+use super::{Report, all_machine_figures, counted, differences, figures, fits, further, of_origin, rows_of, series};
 use crate::figure::{self, Change};
 
 /// All tables: for each machine the matrix, other figures that programs print, totals, memory against speed and by
@@ -13,7 +13,7 @@ use crate::figure::{self, Change};
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     let of_matrix = |matrix| of_matrix(matrix, report.columns_of(matrix), has_totals(report));
     let of_others = report.others().flat_map(of_matrix);
-    let published = of_origin(report).into_iter().chain([published(report.published())]);
+    let published = of_origin(report).into_iter().chain([published(report.published()), further_differences(report)]);
     let reasons = report.others().fold(reasons(&report.matrix.rows), |all, other| {
         let rows = all.rows.into_iter().chain(self::reasons(&other.rows).rows).collect();
         Sheet { rows, ..all }
@@ -49,6 +49,7 @@ fn of_matrix(matrix: &Matrix, columns: &str, has_totals: bool) -> Vec<Sheet> {
             figures::of_program(matrix, machine_figures),
             of_totals(&totals, &place, &matrix.baseline, columns),
             further::of_trades(&totals, &place, columns),
+            figures::of_runs(matrix, machine_figures),
             figures::of_memory(matrix, machine_figures),
         ]
     };
@@ -138,6 +139,17 @@ fn published<'a>(sets: impl Iterator<Item = &'a Reproduction>) -> Sheet {
         caption: "Published figures compared with these".to_owned(),
         header: header.map(str::to_owned).to_vec(),
         rows: sets.map(line).collect(),
+    }
+}
+
+/// All known reasons why figures here can differ from the published ones, if the sentence on the origin's claim has not all of them.
+fn further_differences(report: &Report<'_>) -> Sheet {
+    let all = differences(report);
+    let rows = if all.len() > MAX_REASONS { all.into_iter().map(|reason| vec![reason]).collect() } else { Vec::new() };
+    Sheet {
+        caption: "Why figures here can differ from the published ones".to_owned(),
+        header: vec!["reason".to_owned()],
+        rows,
     }
 }
 

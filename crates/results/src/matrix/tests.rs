@@ -72,7 +72,7 @@ fn the_answer_and_the_claim_are_a_sentence_each() {
             text.starts_with("a host (measured): thp has 1") && text.contains("% less wall time than default ("),
             "{text}"
         );
-        assert!(text.contains("contig-64k has no figure"), "{text}");
+        assert!(text.contains("no figure for contig-64k"), "{text}");
         let text = claim(report).unwrap();
         assert!(
             text.starts_with(

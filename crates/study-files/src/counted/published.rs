@@ -25,6 +25,25 @@ pub struct Figure {
     pub differs: Option<String>,
 }
 
+/// Savings of kernels that were patched and booted: the same variants, as instructions of whole calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PatchedKernels {
+    /// Description of the kernels.
+    pub what: String,
+    /// Where their figures are.
+    pub source: String,
+    /// Phase, backing, variant, and the change: `-39.9%`.
+    pub changes: Vec<([String; 3], String)>,
+}
+
+impl PatchedKernels {
+    /// The change of a variant.
+    pub fn saved(&self, phase: &str, backing: &str, variant: &str) -> Option<&str> {
+        let own = self.changes.iter().find(|(place, _)| *place == [phase, backing, variant]);
+        own.map(|(_, change)| change.as_str())
+    }
+}
+
 /// Position of a published saving relative to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {

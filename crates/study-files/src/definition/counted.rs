@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::counted::{Basis, Cost, Costs, Counted, Figure, Pace, Range};
+use crate::counted::{Basis, Cost, Costs, Counted, Figure, Pace, PatchedKernels, Range};
 use policy::size::{SizeError, parse_bytes};
 
 /// The section `[counted]` of a study's file.
@@ -17,6 +17,25 @@ pub(super) struct WireCounted {
     instruction: WirePace,
     #[serde(default)]
     cost: Vec<WireCost>,
+    kernels: Option<WireKernels>,
+}
+
+/// Savings of patched kernels, in instructions.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireKernels {
+    what: String,
+    source: String,
+    saving: Vec<WireKernelSaving>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireKernelSaving {
+    phase: String,
+    backing: String,
+    variant: String,
+    change: String,
 }
 
 /// Time per instruction.
@@ -99,12 +118,33 @@ impl WireCounted {
             },
             note: self.note.clone(),
             published,
+            kernels: self.kernels.as_ref().map(WireKernels::read),
         })
+    }
+
+    /// The variant and the change of each saving of a patched kernel.
+    pub(super) fn kernel_changes(&self) -> impl Iterator<Item = (&String, &String)> {
+        let savings = self.kernels.iter().flat_map(|kernels| &kernels.saving);
+        savings.map(|saving| (&saving.variant, &saving.change))
     }
 
     /// Names of the events that have a cost.
     pub(super) fn events(&self) -> impl Iterator<Item = &String> {
         self.cost.iter().map(|cost| &cost.event)
+    }
+}
+
+impl WireKernels {
+    fn read(&self) -> PatchedKernels {
+        let change = |saving: &WireKernelSaving| {
+            let place = [&saving.phase, &saving.backing, &saving.variant].map(String::clone);
+            (place, saving.change.clone())
+        };
+        PatchedKernels {
+            what: self.what.clone(),
+            source: self.source.clone(),
+            changes: self.saving.iter().map(change).collect(),
+        }
     }
 }
 

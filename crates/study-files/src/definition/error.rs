@@ -244,7 +244,7 @@ pub enum DefinitionError {
         /// Name of the input.
         input: String,
     },
-    #[error("published.change: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
+    #[error("change: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
     Change {
         /// What was found.
         found: String,

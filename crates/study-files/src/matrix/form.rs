@@ -39,6 +39,8 @@ pub struct FilledRow {
     pub name: String,
     /// The corresponding workload and policy.
     pub of: (String, String),
+    /// Whether the origin gives it a place in its order.
+    pub is_ranked: bool,
     /// Number of runs that count.
     pub runs: usize,
     /// Medians of the metrics over these runs.
@@ -131,6 +133,7 @@ fn filled(
     FilledRow {
         name: row.name.clone(),
         of: (row.workload.clone(), row.policy.clone()),
+        is_ranked: row.place.is_some(),
         runs: runs.map_or(0, |runs| runs.trials.len()),
         medians: medians.collect(),
         effect,

@@ -92,7 +92,7 @@ impl Matrix {
                 Some(Total { trade: trades[at].take(), ..Total::of(&rows, at, policy)? })
             };
             let mut totals: Vec<Total> = policies.iter().enumerate().filter_map(total).collect();
-            gain_share::add(&mut totals, &rows);
+            gain_share::add(&mut totals, &rows, baseline);
             totals
         });
         let totals: Vec<Total> = totals.collect();

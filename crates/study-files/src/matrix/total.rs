@@ -31,8 +31,8 @@ pub struct Total {
     pub mean: Option<Mean>,
     /// The largest cost ratio, with its workload.
     pub worst: Option<(f64, String)>,
-    /// The policy's share of the largest gain of any policy; absent for the policy with that gain, for a loss, and if the share
-    /// is unknown.
+    /// The policy's share of the largest gain of any policy, or if none gains, of the baseline's gain over the worst policy. Absent for
+    /// the two policies of that gain, for a loss, and if the share is unknown.
     pub gain_share: Option<TotalShare>,
     /// How often the policy came out ahead.
     pub wins: Wins,
@@ -45,6 +45,8 @@ pub struct Total {
 pub struct TotalShare {
     /// The policy with the largest gain.
     pub of: String,
+    /// The policy over which that gain is; absent if it is the baseline.
+    pub over: Option<String>,
     /// The ratio of the two reported gains.
     pub ratio: f64,
     /// Lower bound of its interval.

@@ -4,9 +4,9 @@ use policy::size::format_bytes;
 use study_files::series::Filled;
 
 use super::super::CountedCosts;
-use super::super::counted::costs_in_words;
+use super::super::counted::{costs_in_words, summary};
 use super::super::series::{cell, provenance, sentences};
-use super::layout::{Columns, folded, paragraph};
+use super::layout::{self, Columns, folded, paragraph};
 
 /// Columns for the name of a row, such as a granule.
 const NAME: usize = 20;
@@ -22,7 +22,8 @@ pub fn of_counted(counted_costs: &CountedCosts<'_>) -> String {
     let (counted, table) = (counted_costs.counted, &counted_costs.table);
     let bytes = format_bytes(counted.bytes);
     let (first, others) = counted.variants.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
-    let mut text = paragraph(&format!(
+    let mut text = summary(counted_costs).as_ref().map(layout::table).unwrap_or_default();
+    text += &paragraph(&format!(
         "{} of {bytes}, modelled: per cent of the time of {first} that is saved. Counts are exact; ranges hold for every \
          choice of costs.",
         counted.what
@@ -60,14 +61,18 @@ pub fn of_series(series: &Filled) -> String {
     sentences(series).iter().fold(text, |text, sentence| text + &paragraph(sentence))
 }
 
-/// The sources of published rounds, one paragraph each.
+/// The sources of published rounds, and why figures here can differ from them, one paragraph each.
 fn rounds(counted_costs: &CountedCosts<'_>) -> String {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen: Vec<(&str, &str, Option<&String>)> = Vec::new();
     for figure in &counted_costs.counted.published {
-        let round = (figure.what.as_str(), figure.source.as_str());
+        let round = (figure.what.as_str(), figure.source.as_str(), figure.differs.as_ref());
         if !seen.contains(&round) {
             seen.push(round);
         }
     }
-    seen.into_iter().map(|(what, source)| paragraph(&format!("{what}: published [{source}]."))).collect()
+    let of_round = |(what, source, differs): (&str, &str, Option<&String>)| {
+        let why = differs.map(|why| format!("; {why}")).unwrap_or_default();
+        paragraph(&format!("{what}: published [{source}]{why}."))
+    };
+    seen.into_iter().map(of_round).collect()
 }

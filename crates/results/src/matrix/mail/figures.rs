@@ -101,9 +101,9 @@ fn span(least: f64, most: f64, unit: Unit) -> String {
     }
 }
 
-/// `-12.3%`
+/// `-12.3%`, `41 times`
 pub fn estimate(effect: &Effect) -> String {
-    Change::of(effect).estimate().replace(' ', "")
+    Change::of(effect).estimate().replace(" %", "%")
 }
 
 /// `-13.4..-11.2`; empty if the effect has no interval.

@@ -1,5 +1,6 @@
-//! Lines of a mail: ASCII, at most 72 columns whatever the text contains, but for a long word of a command line.
+//! Lines of a mail: ASCII, at most 72 columns whatever the text contains, but for a long word without spaces in a command line.
 
+use super::super::cells::Sheet;
 use crate::text::{ascii, command_line, fold, printable};
 
 /// Columns of a line.
@@ -91,10 +92,42 @@ impl Columns {
     }
 }
 
+/// Minimum number of columns for a figure in [`table`], including the space before it.
+const MIN_FIGURE: usize = 8;
+
+/// A table of a report: names in its first column, then as many of the other columns as fit; the rest is another table below it.
+pub fn table(sheet: &Sheet) -> String {
+    let longest = |at: usize| sheet.rows.iter().map(|row| plain(&row[at]).len()).max().unwrap_or(0);
+    let longest_word = |head: &str| words(head).map(|word| word.trim_end().len()).max().unwrap_or(0);
+    let width = |at: usize| (longest(at).max(longest_word(&plain(&sheet.header[at]))) + 1).max(MIN_FIGURE);
+    let name = (longest(0) + 1).min(WIDTH / 2);
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for at in 1..sheet.header.len() {
+        let taken = groups.last().map_or(WIDTH, |group| name + group.iter().map(|at| width(*at)).sum::<usize>());
+        match groups.last_mut() {
+            Some(group) if taken + width(at) <= WIDTH => group.push(at),
+            _ => groups.push(vec![at]),
+        }
+    }
+    let of_group = |group: &Vec<usize>| {
+        let figures = group.iter().map(|at| (plain(&sheet.header[*at]), width(*at).min(WIDTH - name))).collect();
+        let columns = Columns { name, figures };
+        let cells = |row: &[String]| group.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
+        let rows: String = sheet.rows.iter().map(|row| columns.row(&row[0], &cells(row))).collect();
+        columns.heads() + &rows + "\n"
+    };
+    paragraph(&format!("{}:", sheet.caption)) + &groups.iter().map(of_group).collect::<String>()
+}
+
+/// The words of a name, each with the separator that follows it.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split_inclusive(['_', ' ', '-'])
+}
+
 /// Splits a name into parts that fit, at its separators.
 fn parts(name: &str, width: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
-    for word in name.split_inclusive(['_', ' ', '-']) {
+    for word in words(name) {
         let last = parts.len() - 1;
         if parts[last].is_empty() || parts[last].len() + word.trim_end().len() <= width {
             parts[last].push_str(word)
@@ -109,22 +142,45 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// A command line that can be pasted into a shell. Lines break between words only, with a backslash at the end: a word that is
-/// longer than a line makes a longer line.
+/// Columns of the indent of a word on a line of its own, and of the backslash after it.
+const AROUND_WORD: usize = 6;
+
+/// A command line that can be pasted into a shell. Lines break between words, with a backslash at the end, and in a longer word after
+/// its spaces: a shell joins quoted pieces. A longer word without spaces makes a longer line.
 pub fn command(words: &[String]) -> String {
     let mut lines = vec![" ".to_owned()];
     for word in words {
-        let word = quote(word);
+        let mut pieces = pieces(word).into_iter();
+        let first = pieces.next().unwrap_or_default();
         let line = lines.last_mut().expect("never empty");
         // The last two columns are for the backslash.
-        if line.len() + 1 + word.len() + 2 <= WIDTH || line.trim().is_empty() {
-            line.push_str(&format!(" {word}"));
+        if line.len() + 1 + first.len() + 2 <= WIDTH || line.trim().is_empty() {
+            line.push_str(&format!(" {first}"));
         } else {
             line.push_str(" \\");
-            lines.push(format!("    {word}"));
+            lines.push(format!("    {first}"));
+        }
+        for piece in pieces {
+            lines.last_mut().expect("never empty").push('\\');
+            lines.push(piece);
         }
     }
     lines.join("\n") + "\n"
+}
+
+/// A word as quoted pieces that fit into lines, if it has spaces to break it.
+fn pieces(word: &str) -> Vec<String> {
+    let fits = |piece: &str| quote(piece).len() + AROUND_WORD <= WIDTH;
+    let mut pieces = vec![String::new()];
+    for part in word.split_inclusive(' ') {
+        let last = pieces.last_mut().expect("never empty");
+        if last.is_empty() || fits(&format!("{last}{part}")) {
+            last.push_str(part)
+        } else {
+            pieces.push(part.to_owned())
+        }
+    }
+    pieces.iter().map(|piece| quote(piece)).collect()
 }
 
 fn quote(word: &str) -> String {
@@ -143,11 +199,17 @@ mod tests {
     #[test]
     fn a_shell_reads_the_words_of_a_long_command_again() {
         let long = "x".repeat(200);
-        let words = ["printf", "%s|", "a b", &long, "it's", &format!("{long} {long}"), "--name=value", "end"];
+        let server =
+            "redis-server --port 17379 --bind 127.0.0.1 --save '' --appendonly no --disable-thp no --loglevel warning";
+        let words =
+            ["printf", "%s|", "a b", &long, "it's", &format!("{long} {long}"), "--name=value", server, "", "end"];
         let text = command(&words.map(str::to_owned));
         let is_one_word = |line: &str| line.trim_start().trim_end_matches(" \\").contains(&long);
         assert!(text.lines().all(|line| line.len() <= WIDTH || is_one_word(line)), "{text}");
-        assert!(text.lines().any(|line| line == format!("    {long} \\")), "a word is never broken: {text}");
+        assert!(
+            text.lines().any(|line| line == format!("    {long} \\")),
+            "a word without spaces is never broken: {text}"
+        );
         let output = Command::new("sh").args(["-c", &text]).output().unwrap();
         let expected: String = words[2..].iter().map(|word| format!("{word}|")).collect();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{text}");

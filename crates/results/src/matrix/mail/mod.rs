@@ -19,7 +19,7 @@ use study_files::matrix::{self, Conclusion, Matrix, Row, Total};
 
 use super::answer::{answer, claimed, of_rows};
 use super::by_kernel::counts_cleared_bytes;
-use super::cells::{of_found, place, totals_of};
+use super::cells::{Sheet, of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
 use super::{HostOf, MachineFigures, Report, all_machine_figures, further, rows_of, sheets};
 use crate::figure;
@@ -150,8 +150,7 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
         let extent = if rows.len() > FEW { Extent::Times } else { Extent::All };
         if !rows.is_empty() {
             let intervals = if rows.iter().any(|row| has_interval(row)) { INTERVALS } else { "" };
-            let left_out =
-                if extent == Extent::Times { " Faults and memory are in the tables of the report." } else { "" };
+            let left_out = if extent == Extent::Times { " Faults are in the tables of the report." } else { "" };
             let is_over_boots = rows.iter().flat_map(|row| &row.cells).any(|cell| cell.basis.boots > 0);
             let medians = if is_over_boots { MEDIANS_OF_BOOTS } else { MEDIANS };
             let what =
@@ -169,9 +168,28 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
         if report.definition.name != NO_STUDY {
             text.push_str(&together(&totals_of(matrix, machine_figures), &matrix.baseline, what));
         }
+        // Few workloads have their memory and pages with their figures.
+        let runs = super::figures::of_runs(matrix, machine_figures);
+        if extent == Extent::Times && !runs.rows.is_empty() {
+            text.push_str(&layout::table(&runs));
+        }
         text.push_str(&limits(&rows, what));
     }
-    text
+    text + &walks_and_time(matrix)
+}
+
+/// Whether the workloads that save the most page walks also save the most time. Columns that are the same in all lines are left out.
+fn walks_and_time(matrix: &Matrix) -> String {
+    let Sheet { caption, header, rows } = further::of_correlations(matrix);
+    let differs = |at: &usize| *at == 0 || rows.iter().any(|row| row[*at] != rows[0][*at]) || *at + 1 == header.len();
+    let shown: Vec<usize> = (0..header.len()).filter(differs).collect();
+    let chosen = |cells: &[String]| shown.iter().map(|at| cells[*at].clone()).collect::<Vec<_>>();
+    let lines: Vec<Vec<String>> = rows.iter().map(|row| chosen(row)).collect();
+    if lines.is_empty() {
+        String::new()
+    } else {
+        layout::table(&Sheet { caption, header: chosen(&header), rows: lines })
+    }
 }
 
 /// Whether these figures of a matrix are already in the matrix of kernels.
