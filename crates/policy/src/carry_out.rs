@@ -16,7 +16,7 @@ pub trait Kernel: View {
     /// When the program cannot continue. A call that the kernel refuses is not an error.
     fn call(&mut self, call: &Call) -> Result<i64, Self::Error>;
 
-    /// Makes the program's own call, at whose entry it was stopped.
+    /// Makes the program's own call. The program is stopped at the entry of this call.
     ///
     /// # Errors
     /// As [`Kernel::call`].
@@ -28,31 +28,31 @@ pub trait Kernel: View {
     /// As [`Kernel::call`].
     fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Self::Error>;
 
-    /// Checks whether all of `(address, bytes)` is mapped: 0 if it is, otherwise the kernel's error.
+    /// Checks whether all of `(address, bytes)` is mapped. Returns 0 if it is, otherwise a negated error number.
     ///
     /// # Errors
     /// As [`Kernel::call`].
     fn check_mapped(&mut self, range: (u64, u64)) -> Result<i64, Self::Error>;
 
-    /// Takes note of where new memory is. `_before` bytes of other memory were advised earlier.
+    /// Records where new memory is. `_before` is the number of bytes that were advised before it.
     fn placed(&mut self, _range: (u64, u64), _before: u64) {}
 
     /// Fills the present pages of `[start, end)` with zeros; returns whether it succeeded.
     fn zero(&mut self, start: u64, end: u64) -> bool;
 
-    /// Whether the seccomp filters that the program has installed itself allow a call.
+    /// Whether the seccomp filters that the program itself has installed allow a call.
     fn allows(&mut self, call: &Call) -> bool;
 
-    /// Records that a call was answered and not made.
+    /// Records that the program got a result other than that of its own call. `action` describes what was done instead.
     fn record_answer(&mut self, action: &'static str);
 }
 
 /// How a call was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The call is still to be made, unchanged.
+    /// The call must still be made, unchanged.
     Pass,
-    /// The call was handled and returns this result.
+    /// The call was handled. The program receives this result.
     Returned(i64),
 }
 
@@ -85,7 +85,7 @@ pub fn carry_out<K: Kernel>(
                 None => kernel.original_call()?,
             };
             if !is_error(address) {
-                do_then(kernel, space, then, (address as u64, bytes))?;
+                follow_up(kernel, space, then, (address as u64, bytes))?;
             }
             address
         }
@@ -116,11 +116,12 @@ pub fn carry_out<K: Kernel>(
     Ok(Outcome::Returned(result))
 }
 
-fn do_then<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
+/// Advises and populates a new mapping `(address, bytes)`.
+fn follow_up<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
     if then.advice.is_some() {
-        let joined = kernel.vma_at(range.0).filter(|vma| vma.is_anonymous);
-        if joined.is_some() || !then.only_anonymous {
-            advise(kernel, space, then, with_joined(joined, range))?;
+        let merged = kernel.vma_at(range.0).filter(|vma| vma.is_anonymous);
+        if merged.is_some() || !then.only_anonymous {
+            advise(kernel, space, then, with_merged(merged, range))?;
         }
     }
     match then.populate {
@@ -129,10 +130,10 @@ fn do_then<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64
     }
 }
 
-/// Advises new memory, each window of it as the policy asks.
+/// Advises new memory: all of it alike, or each window as the policy asks.
 ///
 /// # Errors
-/// The kernel refuses a call.
+/// As [`Kernel::call`].
 pub fn advise<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
     let Some(advice) = then.advice else { return Ok(()) };
     let before = space.advised_bytes;
@@ -146,17 +147,18 @@ pub fn advise<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (
     }
 }
 
-/// A fresh mapping `(address, bytes)`, extended by the mappings that the kernel merged it with. None of these has the advice yet,
-/// because mappings with different advice are not merged (`can_vma_merge_left`, mm/vma.c).
-fn with_joined(joined: Option<Vma>, range: (u64, u64)) -> (u64, u64) {
-    match joined {
+/// A new mapping `(address, bytes)`, extended by the mappings that the kernel merged it with. None of them has the
+/// advice yet, because the kernel does not merge mappings with different advice (`can_vma_merge_left`, mm/vma.c).
+fn with_merged(merged: Option<Vma>, range: (u64, u64)) -> (u64, u64) {
+    match merged {
         Some(vma) if vma.length_bytes() >= range.1 => (vma.start, vma.length_bytes()),
         _ => range,
     }
 }
 
-/// Makes an mremap that makes a mapping longer. The kernel refuses it (EFAULT) where windows have made several VMAs of the mapping.
-/// Then the last VMA grows in place if it can. Otherwise each VMA moves to a new mapping, as the kernel would have moved them all.
+/// Makes an mremap that grows a mapping. The kernel refuses it with EFAULT if the advice of the windows has split the
+/// mapping into several VMAs. In this case the last VMA grows in place if it can. Otherwise, if the program allows a
+/// move (MREMAP_MAYMOVE), each VMA moves to a new mapping.
 fn grow<K: Kernel>(
     kernel: &mut K,
     base: PageSize,
@@ -191,7 +193,7 @@ fn grow<K: Kernel>(
 /// EFAULT (include/uapi/asm-generic/errno-base.h).
 const EFAULT: i64 = 14;
 
-/// Lets the last VMA of a mapping grow where it is. Returns whether that was possible.
+/// Grows the last VMA of a mapping in place. Returns whether that was possible.
 fn grow_in_place<K: Kernel>(kernel: &mut K, pieces: &[Vma], more: u64) -> Result<bool, K::Error> {
     let Some(last) = pieces.last() else { return Ok(false) };
     let (address, old_bytes) = (last.start, last.length_bytes());
@@ -199,8 +201,8 @@ fn grow_in_place<K: Kernel>(kernel: &mut K, pieces: &[Vma], more: u64) -> Result
     Ok(kernel.allows(&call) && !is_error(kernel.call(&call)?))
 }
 
-/// Moves the VMAs of a mapping, in their order, to the beginning of a new mapping of this length. Returns the new address. If
-/// a VMA cannot be moved, moves all of them back.
+/// Moves the VMAs of a mapping to the beginning of a new mapping of `bytes`, and keeps their distances. Returns the new
+/// address. If a VMA cannot be moved, moves those before it back and returns the error.
 fn move_pieces<K: Kernel>(kernel: &mut K, pieces: &[Vma], bytes: u64) -> Result<i64, K::Error> {
     let (first, last) = (&pieces[0], &pieces[pieces.len() - 1]);
     let flags = map::PRIVATE | map::ANONYMOUS;
@@ -212,28 +214,44 @@ fn move_pieces<K: Kernel>(kernel: &mut K, pieces: &[Vma], bytes: u64) -> Result<
     if is_error(target) {
         return Ok(target);
     }
-    let moved = |from: u64, bytes: u64, to: u64| Call::Mremap {
-        address: from,
-        old_bytes: bytes,
-        new_bytes: bytes,
-        flags: mremap::MAY_MOVE | mremap::FIXED,
-        new_address: to,
-    };
-    let place = |piece: &Vma| target as u64 + (piece.start - first.start);
+    let new_address_of = |piece: &Vma| target as u64 + (piece.start - first.start);
     for (at, piece) in pieces.iter().enumerate() {
-        let result = kernel.call(&moved(piece.start, piece.length_bytes(), place(piece)))?;
+        let result = kernel.call(&move_call(piece.start, piece.length_bytes(), new_address_of(piece)))?;
         if is_error(result) {
-            for piece in &pieces[..at] {
-                kernel.call(&moved(place(piece), piece.length_bytes(), piece.start))?;
-            }
-            kernel.call(&Call::Munmap { address: target as u64, bytes })?;
+            let moved: Vec<(u64, &Vma)> = pieces[..at].iter().map(|piece| (new_address_of(piece), piece)).collect();
+            move_back(kernel, (target as u64, bytes), new_address_of(piece), &moved)?;
             return Ok(result);
         }
     }
     Ok(target)
 }
 
-/// Advises the memory by which a mapping grew, unless it is a file's.
+fn move_call(from: u64, bytes: u64, to: u64) -> Call {
+    let flags = mremap::MAY_MOVE | mremap::FIXED;
+    Call::Mremap { address: from, old_bytes: bytes, new_bytes: bytes, flags, new_address: to }
+}
+
+/// Moves VMAs back from a new mapping, and unmaps the mapping. Its part from `free` on contains none of them.
+fn move_back<K: Kernel>(
+    kernel: &mut K,
+    (target, bytes): (u64, u64),
+    free: u64,
+    moved: &[(u64, &Vma)],
+) -> Result<(), K::Error> {
+    // First the part without them: near vm.max_map_count the kernel refuses to move a VMA, and one VMA fewer can decide.
+    kernel.call(&Call::Munmap { address: free, bytes: target + bytes - free })?;
+    let mut are_back = true;
+    for (address, piece) in moved.iter().rev() {
+        are_back &= !is_error(kernel.call(&move_call(*address, piece.length_bytes(), piece.start))?);
+    }
+    // A VMA that the kernel refuses to move back keeps its content where it is.
+    if are_back && free > target {
+        kernel.call(&Call::Munmap { address: target, bytes: free - target })?;
+    }
+    Ok(())
+}
+
+/// Advises the memory by which a mapping grew, if it is private anonymous memory.
 fn advise_grown<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
     match kernel.vma_at(range.0) {
         Some(vma) if vma.is_anonymous => advise(kernel, space, then, range),
@@ -241,7 +259,7 @@ fn advise_grown<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range:
     }
 }
 
-/// The parts of a range that are VMAs of their own, cut to the range; `None` where a part is not mapped or not anonymous.
+/// The VMAs of a range, clipped to it. `None` if a part of it is not mapped or not private anonymous memory.
 fn pieces<K: Kernel>(kernel: &mut K, (start, bytes): (u64, u64)) -> Option<Vec<Vma>> {
     let end = start.checked_add(bytes)?;
     let mut pieces: Vec<Vma> = Vec::new();
@@ -289,7 +307,87 @@ fn move_heap<K: Kernel>(
     Ok(end as i64)
 }
 
-/// Whether a result is an error number, negated.
+/// Whether a raw result is a negated error number.
 pub fn is_error(result: i64) -> bool {
     (-4095..0).contains(&result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel with these results, one for each call that is made.
+    struct Scripted {
+        results: Vec<i64>,
+        calls: Vec<Call>,
+    }
+
+    impl View for Scripted {
+        fn vma_at(&mut self, _address: u64) -> Option<Vma> {
+            None
+        }
+
+        fn excepts_advised(&mut self) -> bool {
+            false
+        }
+    }
+
+    impl Kernel for Scripted {
+        type Error = ();
+
+        fn call(&mut self, call: &Call) -> Result<i64, ()> {
+            self.calls.push(*call);
+            Ok(self.results[self.calls.len() - 1])
+        }
+
+        fn original_call(&mut self) -> Result<i64, ()> {
+            Err(())
+        }
+
+        fn advise(&mut self, _range: (u64, u64), _advice: u64) -> Result<(), ()> {
+            Ok(())
+        }
+
+        fn check_mapped(&mut self, _range: (u64, u64)) -> Result<i64, ()> {
+            Ok(0)
+        }
+
+        fn zero(&mut self, _start: u64, _end: u64) -> bool {
+            false
+        }
+
+        fn allows(&mut self, _call: &Call) -> bool {
+            true
+        }
+
+        fn record_answer(&mut self, _action: &'static str) {}
+    }
+
+    /// The result of moving two VMAs of 64K to 1M, and the calls after the mmap.
+    fn moved(results: &[i64]) -> (i64, Vec<Call>) {
+        let vma = |start| Vma { start, end: start + (64 << 10), protection: 3, is_anonymous: true, is_named: false };
+        let pieces = [vma(0x10000), vma(0x20000)];
+        let mut kernel = Scripted { results: [&[1 << 20], results].concat(), calls: Vec::new() };
+        let result = move_pieces(&mut kernel, &pieces, 256 << 10).unwrap();
+        (result, kernel.calls.split_off(1))
+    }
+
+    #[test]
+    fn memory_that_was_moved_is_never_unmapped() {
+        const ENOMEM: i64 = -12;
+        let (target, second) = (1u64 << 20, (1u64 << 20) + (64 << 10));
+        assert_eq!(moved(&[0, 0]).0, 1 << 20);
+        // The second VMA stays where it is. Its place is unmapped first, then the first VMA returns.
+        let (result, calls) = moved(&[0, ENOMEM, 0, 0, 0]);
+        let rest = Call::Munmap { address: second, bytes: 192 << 10 };
+        let back = move_call(target, 64 << 10, 0x10000);
+        assert_eq!((result, &calls[2..4]), (ENOMEM, &[rest, back][..]));
+        assert_eq!(calls[4..], [Call::Munmap { address: target, bytes: 64 << 10 }]);
+        // A VMA that cannot return keeps its content.
+        let (result, calls) = moved(&[0, ENOMEM, 0, ENOMEM]);
+        assert_eq!((result, &calls[2..]), (ENOMEM, &[rest, back][..]));
+        // Nothing was moved, so all of the new mapping is unmapped at once.
+        let (result, calls) = moved(&[ENOMEM, 0]);
+        assert_eq!((result, &calls[1..]), (ENOMEM, &[Call::Munmap { address: target, bytes: 256 << 10 }][..]));
+    }
 }
