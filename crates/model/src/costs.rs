@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Bytes that were zeroed in folios of one size.
+/// The bytes zeroed in whole folios of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ZeroedFolios {
-    /// Size of such a folio in bytes.
+    /// Size of each folio in bytes.
     pub folio_bytes: u64,
-    /// Number of zeroed bytes.
+    /// Total zeroed bytes.
     pub bytes: u64,
 }
 
-/// The counts of all processes of a simulation together.
+/// The counts over all processes of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Costs {
     /// Faults that allocated anonymous memory, or mapped a page that was already in memory: a page that another process had
@@ -25,7 +25,7 @@ pub struct Costs {
     pub file_faults: u64,
     /// Faults at stores to mapped but write-protected memory: they copied it, replaced the zero page, or made it writable.
     pub write_faults: u64,
-    /// The part of all faults without those from swap that took no exception: calls populated the memory.
+    /// The part of [`Costs::faults`] that took no exception, because a call populated the memory.
     pub populated_faults: u64,
     /// Bytes that the kernel zeroed.
     pub zeroed_bytes: u64,
@@ -38,19 +38,19 @@ pub struct Costs {
     pub anonymous_bytes: u64,
     /// Mapped file pages, in bytes.
     pub file_bytes: u64,
-    /// Peak of mapped memory in bytes.
+    /// Peak of [`Costs::resident_bytes`].
     pub resident_peak_bytes: u64,
-    /// Bytes of allocated folios that nothing maps, because the kernel has not split a partly mapped folio yet.
+    /// Unmapped bytes of partly mapped folios. They stay allocated until the kernel splits the folio.
     pub unmapped_bytes: u64,
     /// Allocated memory in bytes, without files. Each page counts once, even if several processes map it.
     pub held_bytes: u64,
     /// Peak of `held_bytes`, taken after each fault and each call.
     pub held_peak_bytes: u64,
-    /// Peak of the sum of `held_bytes`, `table_bytes` and `deposited_table_bytes`, taken after each fault and each call: what a memory
-    /// control group is charged, without files and other memory of the kernel.
+    /// Peak of the sum of `held_bytes`, `table_bytes` and `deposited_table_bytes`, taken after each fault and each
+    /// call. A memory cgroup is charged for these, and for files and other kernel memory, which are not included here.
     pub charged_peak_bytes: u64,
-    /// The part of `held_bytes` that nothing maps: `unmapped_bytes` and, under the proposal of 2016, the rest of each block
-    /// of which only one page is mapped.
+    /// The part of `held_bytes` that nothing maps: `unmapped_bytes` and, under the proposal of 2016 (`contig-64k`), the
+    /// rest of each reserved block, of which only one page is mapped.
     pub held_unmapped_bytes: u64,
     /// Peak of `held_unmapped_bytes`, taken after each fault and each call.
     pub held_unmapped_peak_bytes: u64,
@@ -66,7 +66,7 @@ pub struct Costs {
     /// Page tables in bytes as `VmPTE` of `/proc/PID/status` counts them (without the root, with deposited tables): the sum
     /// of the peaks of all processes. `pagelab compare` calls it `page_table_seen_bytes`.
     pub process_table_bytes: u64,
-    /// Large pages that could not be allocated because no large enough block was free.
+    /// Number of large pages that could not be allocated because no block of their size was free.
     pub allocation_fallbacks: u64,
     /// Number of leaves that were split into smaller ones.
     pub splits: u64,
@@ -81,9 +81,9 @@ pub struct Costs {
     /// Calls without effect: those that no kernel allows (`EINVAL`: misaligned, empty, beyond user addresses, overlapping
     /// itself), and those that fail under the policy.
     pub refused_calls: u64,
-    /// Advised bytes by the name of the advice, for advice that is not modelled, or only in part.
+    /// For each advice that is not modelled, or only in part: its name and the advised bytes.
     pub unmodelled_advice: BTreeMap<&'static str, u64>,
-    /// Bytes touched where no event describes memory; they are mapped as base pages.
+    /// Bytes touched outside all memory that the trace describes. They are mapped as base pages.
     pub outside_bytes: u64,
     /// Number of pages that khugepaged has scanned.
     pub scanned_pages: u64,
@@ -99,14 +99,14 @@ pub struct Costs {
     pub swap_faults: u64,
     /// Number of modelled processes.
     pub processes: u32,
-    /// The largest number of modelled processes at one time.
+    /// The largest number of modelled processes that existed at one time.
     pub processes_peak: u32,
-    /// Number of forked processes that are not modelled.
+    /// Number of forked processes that are not modelled, because they have no trace.
     pub forks: u64,
 }
 
 impl Costs {
-    /// All faults except those that read from swap: the minor faults of `/usr/bin/time`.
+    /// All faults except those that read from swap: the minor faults that `/usr/bin/time` reports.
     pub fn faults(&self) -> u64 {
         self.anonymous_faults + self.zero_faults + self.file_faults + self.write_faults
     }
@@ -115,12 +115,11 @@ impl Costs {
         [self.anonymous_faults, self.zero_faults, self.file_faults, self.write_faults, self.swap_faults]
     }
 
-    /// Restores the fault counts.
     pub(super) fn set_fault_counts(&mut self, counts: [u64; 5]) {
         [self.anonymous_faults, self.zero_faults, self.file_faults, self.write_faults, self.swap_faults] = counts;
     }
 
-    /// Mapped memory in bytes.
+    /// Mapped memory in bytes, as in RSS.
     pub fn resident_bytes(&self) -> u64 {
         self.anonymous_bytes + self.file_bytes
     }
@@ -134,7 +133,7 @@ impl Costs {
         }
     }
 
-    /// Counts a folio as copied that was counted as zeroed before.
+    /// Counts a folio as copied instead of zeroed. It must have been counted by [`Costs::zero_folio`].
     pub(super) fn copy_folio(&mut self, folio_bytes: u64) {
         self.zeroed_bytes -= folio_bytes;
         self.copied_bytes += folio_bytes;
@@ -143,7 +142,8 @@ impl Costs {
         }
     }
 
-    /// The memory that faults zeroed: bytes zeroed at once, and total bytes zeroed in units of that size.
+    /// The memory that faults zeroed: pairs of a unit's size in bytes and the total bytes zeroed in such units.
+    /// Khugepaged's zeroing is not included.
     pub fn zeroed_at_faults(&self, base_bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let folios = || self.zeroed_folios.iter().map(|zeroed| (zeroed.folio_bytes, zeroed.bytes));
         let in_folios: u64 = folios().map(|(_, bytes)| bytes).sum();

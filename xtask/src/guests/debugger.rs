@@ -1,5 +1,5 @@
-//! Reads a guest's registers and physical memory while the guest is stopped ([`Debugger`]), by the gdb remote protocol
-//! (the GDB manual, appendix "GDB Remote Serial Protocol").
+//! [`Debugger`]: reads registers and physical memory of a stopped guest over the GDB remote protocol (GDB manual,
+//! appendix "GDB Remote Serial Protocol").
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,13 +9,13 @@ use std::time::Duration;
 /// The timeout for a reply from QEMU.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection to a guest that is stopped until this is dropped.
+/// A connection to QEMU's GDB stub. The guest is stopped until this is dropped.
 pub struct Debugger {
     stream: BufReader<UnixStream>,
 }
 
 impl Debugger {
-    /// Stops the guest whose debugger listens on a socket.
+    /// Connects to the GDB stub that listens on a Unix socket. This stops the guest.
     pub fn stop(socket: &Path) -> Result<Debugger, String> {
         let cannot = |error: std::io::Error| format!("no debugger at {}: {error}", socket.display());
         let stream = UnixStream::connect(socket).map_err(cannot)?;
@@ -29,20 +29,21 @@ impl Debugger {
         Ok(debugger)
     }
 
-    /// Reads a register of a processor by its name. Processors are numbered from 1.
+    /// Reads the register `name` of a processor. Processors are numbered from 1.
     pub fn register(&mut self, processor: u32, name: &str) -> Result<u64, String> {
         if self.ask(&format!("Hgp1.{processor:x}"))? != "OK" && self.ask(&format!("Hg{processor:x}"))? != "OK" {
             return Err(format!("no processor {processor}"));
         }
-        let number = self.number_of(name)?;
+        let number = self.register_number(name)?;
         let answer = self.ask(&format!("p{number:x}"))?;
-        let bytes = binary(&answer).ok_or_else(|| format!("{name}: {answer}"))?;
+        let bytes = decode_hex(&answer).ok_or_else(|| format!("{name}: {answer}"))?;
         Ok(little_endian(&bytes))
     }
 
-    /// The number of a register in the protocol. Several documents describe registers. In each document they are numbered
-    /// consecutively, unless `regnum` gives a number.
-    fn number_of(&mut self, name: &str) -> Result<u64, String> {
+    /// The number of a register in the protocol. The target description consists of several documents. A register
+    /// without the attribute `regnum` has the number after that of the register before it, even if that one is in the
+    /// previous document.
+    fn register_number(&mut self, name: &str) -> Result<u64, String> {
         let target = self.document("target.xml")?;
         let included = target.split("<xi:include href=\"").skip(1).filter_map(|rest| rest.split('"').next());
         let mut next = 0;
@@ -74,13 +75,16 @@ impl Debugger {
 
     /// Reads 8-byte words of physical memory.
     pub fn words(&mut self, address: u64, count: u64) -> Result<Vec<u64>, String> {
-        self.ask("Qqemu.PhyMemMode:1")?;
+        let mode = self.ask("Qqemu.PhyMemMode:1")?;
+        if mode != "OK" {
+            return Err(format!("expected OK for physical memory (QEMU 4.1 and later), found {mode:?}"));
+        }
         let mut words = Vec::new();
         for first in (0..count).step_by(64) {
             let bytes = (count - first).min(64) * 8;
             let at = address + first * 8;
             let answer = self.ask(&format!("m{at:x},{bytes:x}"))?;
-            let memory = binary(&answer).ok_or_else(|| format!("no memory at {at:#x}: {answer}"))?;
+            let memory = decode_hex(&answer).ok_or_else(|| format!("no memory at {at:#x}: {answer}"))?;
             words.extend(memory.chunks_exact(8).map(little_endian));
         }
         Ok(words)
@@ -90,7 +94,7 @@ impl Debugger {
         self.send(packet)?;
         loop {
             let answer = self.receive(packet)?;
-            // The stub in QEMU also sends stop replies that were not asked for, which are skipped.
+            // QEMU also sends unrequested stop replies. They are skipped.
             if packet == "?" || !answer.starts_with('T') {
                 return Ok(answer);
             }
@@ -132,7 +136,7 @@ fn framed(packet: &str) -> String {
     format!("${packet}#{sum:02x}")
 }
 
-/// Removes the escapes of a payload: after `}`, the next byte has bit 5 inverted.
+/// Undoes the escaping of a payload: in the byte after each `}`, bit 5 is inverted.
 fn unescaped(payload: &[u8]) -> String {
     let mut bytes = payload.iter();
     let mut plain = Vec::with_capacity(payload.len());
@@ -142,7 +146,11 @@ fn unescaped(payload: &[u8]) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-fn binary(text: &str) -> Option<Vec<u8>> {
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    // An error is a letter and two digits: an odd number.
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
     let digits = text.as_bytes().chunks_exact(2);
     digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
@@ -159,8 +167,8 @@ mod tests {
     fn packets_are_framed_and_unescaped() {
         assert_eq!(framed("OK"), "$OK#9a");
         assert_eq!(unescaped(b"a}\x03b"), "a#b");
-        assert_eq!(binary("00ff10"), Some(vec![0, 255, 16]));
-        assert_eq!((binary("E01x"), little_endian(&[1, 2])), (None, 0x201));
+        assert_eq!(decode_hex("00ff10"), Some(vec![0, 255, 16]));
+        assert_eq!((decode_hex("E01"), little_endian(&[1, 2])), (None, 0x201));
         assert_eq!(attribute("name=\"satp\" bitsize=\"64\" regnum=\"450\"", "regnum"), Some("450"));
     }
 }

@@ -81,7 +81,7 @@ impl Validator<'_> {
         Ok(name.to_owned())
     }
 
-    /// The value of a figure. Records its provenance.
+    /// Returns the value of a figure, and records its provenance.
     fn cited<'a, T: Debug>(&mut self, key: &str, cited: &'a Cited<T>) -> Result<&'a T, MachineError> {
         let provenance = match (&cited.source, &cited.assumed) {
             (Some(source), None) => match self.wire.sources.get(source) {
@@ -103,7 +103,7 @@ impl Validator<'_> {
         Ok(&cited.is)
     }
 
-    /// Finds the value that has the name `found` in the file. The error lists the allowed names.
+    /// Finds the value whose name is `found`. The error lists the allowed names.
     fn named<T: Copy>(
         &self,
         key: &str,
@@ -147,19 +147,20 @@ impl Validator<'_> {
         Ok(size)
     }
 
-    /// The number of sets of a TLB or cache.
-    fn sets(&self, key: &str, entries: u32, ways: u32) -> Result<u32, MachineError> {
+    /// The number of sets of a TLB or cache. `keys`: of its entries and its ways in the file.
+    fn sets(&self, keys: [&str; 2], entries: u32, ways: u32) -> Result<u32, MachineError> {
+        let [of_entries, of_ways] = keys;
         if entries == 0 {
-            Err(self.error(&format!("{key}.entries"), 0, "at least one entry"))
+            Err(self.error(of_entries, 0, "at least one entry"))
         } else if entries > MAX_ENTRIES {
-            Err(self.error(&format!("{key}.entries"), entries, format!("at most {MAX_ENTRIES} entries")))
+            Err(self.error(of_entries, entries, format!("at most {MAX_ENTRIES} entries")))
         } else if ways == 0 {
-            Err(self.error(&format!("{key}.ways"), 0, "at least one way"))
+            Err(self.error(of_ways, 0, "at least one way"))
         } else if !entries.is_multiple_of(ways) {
-            Err(self.error(&format!("{key}.ways"), ways, format!("a divisor of the {entries} entries")))
+            Err(self.error(of_ways, ways, format!("a divisor of the {entries} entries")))
         } else if !(entries / ways).is_power_of_two() || entries / ways > MAX_SETS {
             let found = format!("{entries} entries in {ways} ways, thus {} sets", entries / ways);
-            Err(self.error(&format!("{key}.entries"), found, format!("a power of two of at most {MAX_SETS} sets")))
+            Err(self.error(of_entries, found, format!("a power of two of at most {MAX_SETS} sets")))
         } else {
             Ok(entries / ways)
         }
@@ -209,7 +210,7 @@ impl Validator<'_> {
         }
         let entries = *self.cited(&at("entries"), &tlb.entries)?;
         let ways = *self.cited(&at("ways"), &tlb.ways)?;
-        let sets = self.sets(key, entries, ways)?;
+        let sets = self.sets([&at("entries"), &at("ways")], entries, ways)?;
         let replacement = self.cited(&at("replacement"), &tlb.replacement)?;
         let replacement = self.named(&at("replacement"), replacement, Replacement::ALL, Replacement::name)?;
         if replacement == Replacement::TreePlru && !(ways.is_power_of_two() && ways <= 64) {
@@ -250,7 +251,11 @@ impl Validator<'_> {
             "full" => Some(Reach::Group),
             other => return Err(self.error(&at, format!("{other:?}"), "none, 4, 8, 16 or full")),
         };
-        let Some(reach) = reach else { return Ok(None) };
+        let Some(reach) = reach else {
+            let found =
+                needs.is_some().then(|| self.error(&needs_at, "a condition", "nothing, because nothing coalesces"));
+            return found.map_or(Ok(None), Err);
+        };
         let Some(needs) = needs else {
             return Err(self.error(&needs_at, "nothing", "the condition for coalescing: bit or contiguity"));
         };
@@ -280,7 +285,8 @@ impl Validator<'_> {
             }
             let entries = *self.cited(&format!("{key}.entries"), &cache.entries)?;
             let ways = *self.cited(&format!("{key}.ways"), &cache.ways)?;
-            caches.push(WalkCacheShape { level: cache.level, sets: self.sets(&key, entries, ways)?, ways });
+            let sets = self.sets([&format!("{key}.entries"), &format!("{key}.ways")], entries, ways)?;
+            caches.push(WalkCacheShape { level: cache.level, sets, ways });
         }
         caches.sort_by_key(|cache| cache.level);
         Ok(caches)
@@ -300,7 +306,8 @@ impl Validator<'_> {
             let ways = *self.cited(&format!("{key}.ways"), &cache.ways)?;
             let cycles = *self.cited(&format!("{key}.cycles"), &cache.cycles)?;
             let name = self.display_name(&format!("{key}.name"), &cache.name)?;
-            caches.push(LineCacheShape { name, sets: self.sets(&key, lines, ways)?, ways, cycles });
+            let sets = self.sets([&format!("{key}.lines"), &format!("{key}.ways")], lines, ways)?;
+            caches.push(LineCacheShape { name, sets, ways, cycles });
         }
         Ok(WalkerShape { walkers, caches, memory_cycles })
     }
@@ -320,7 +327,7 @@ impl Validator<'_> {
         }
         let entries = *self.cited("stage2.tlb_entries", &wire.tlb_entries)?;
         let ways = *self.cited("stage2.tlb_ways", &wire.tlb_ways)?;
-        let sets = self.sets("stage2.tlb", entries, ways)?;
+        let sets = self.sets(["stage2.tlb_entries", "stage2.tlb_ways"], entries, ways)?;
         Ok(Some(Stage2 { format, page, sets, ways }))
     }
 
@@ -355,7 +362,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Refuses a machine if no first-level TLB holds the base pages of one of its formats.
+    /// Refuses a machine unless each kind of access has a level 1 TLB that holds the base pages of each format.
     fn check_base_pages(&self, machine: &Machine) -> Result<(), MachineError> {
         for format in &machine.formats {
             let base = paging::with_format!(&format.format, format => paging::Format::geometry(format).page_bytes());

@@ -23,7 +23,7 @@ impl<F: Format> AddressSpaces<F> {
         let swapped = self.processes.get_mut(number).map(|child| child.swapped.clone()).unwrap_or_default();
         swapped.values().for_each(|slot| self.swap_cache.add_user(*slot));
         self.costs.processes += 1;
-        self.costs.processes_peak = self.costs.processes_peak.max(1 + self.processes.others.len() as u32);
+        self.count_processes();
         let vmas: Vec<(u64, Vma)> = self.processes.running.vmas.all().collect();
         let mut done = 0;
         for (begin, vma) in vmas {
@@ -51,6 +51,11 @@ impl<F: Format> AddressSpaces<F> {
             }
         }
         Ok(number)
+    }
+
+    /// Updates the largest number of processes that existed at one time.
+    pub(super) fn count_processes(&mut self) {
+        self.costs.processes_peak = self.costs.processes_peak.max(1 + self.processes.others.len() as u32);
     }
 
     /// Write-protects a VMA's memory and maps it in a child too.

@@ -1,4 +1,4 @@
-//! What the verdict needs ([`Observations`]): what the policy requests, and what was found before memory was freed.
+//! [`Observations`]: the input of the verdict: what the policy requests, and what was found before memory was freed.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +18,25 @@ pub(super) struct Observations {
     pub(super) settings: BTreeMap<String, String>,
     pub(super) examination: Examination,
     pub(super) left_out: LeftOut,
-    /// Causes found while handling calls, with bytes.
+    /// Causes found while handling calls, and the bytes that each affects.
     pub(super) noted: BTreeMap<Cause, u64>,
-    /// Calls that the policy answered in place of the kernel: how often, by name.
+    /// How often the policy answered a call in place of the kernel, by the text that records the answer.
     pub(super) answered: BTreeMap<String, u64>,
     /// Whether `pagelab compare` without `--prove-all` would inspect the memory that the current call frees.
     pub(super) compare_inspects: bool,
 }
 
-/// Memory that was inspected before it was freed, and is part of the examination, but that `pagelab compare` inspects only with
-/// `--prove-all`.
+/// Freed memory that is part of the examination, but that `pagelab compare` inspects only with `--prove-all`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Bytes that the policy applies to.
     pub concerned_bytes: u64,
-    /// The part of them that was mapped as requested.
+    /// The part of these bytes that was mapped as requested.
     pub covered_bytes: u64,
 }
 
 pub(super) fn size(bytes: u64) -> PageSize {
-    PageSize::new(bytes).expect("pages are powers of two")
+    PageSize::new(bytes).expect("page sizes are powers of two")
 }
 
 fn aim(plan: &Plan) -> Aim {
@@ -57,12 +56,12 @@ fn aim(plan: &Plan) -> Aim {
 }
 
 impl Observations {
-    /// Counts a call that was answered without the kernel.
+    /// Counts a call that was answered in place of the kernel.
     pub(super) fn count_answered(&mut self, call: &str) {
         *self.answered.entry(call.to_owned()).or_default() += 1;
     }
 
-    /// Adds a cause for memory that is not mapped as requested, with its bytes.
+    /// Records why `bytes` of memory are not mapped as requested.
     pub(super) fn note(&mut self, cause: &Cause, bytes: u64) {
         *self.noted.entry(cause.clone()).or_default() += bytes;
     }

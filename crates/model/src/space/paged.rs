@@ -1,5 +1,4 @@
-//! [`AddressSpaces`]: the address spaces that share one machine's memory and one table format, behind the interface that a
-//! simulation uses.
+//! [`AddressSpaces`]: the implementation of [`Space`] for one table format.
 
 use ::policy::cause::Cause;
 use ::policy::size::PageSize;
@@ -41,7 +40,7 @@ pub(super) struct AddressSpaces<F: Format> {
     pub(super) swap_cache: SwapCache,
     /// Shared memory objects that lost a mapping in the current call.
     pub(super) unmapped_objects: Vec<u64>,
-    /// The clock hand of reclaim: the next address that it checks. `None` until memory is short for the first time.
+    /// The clock hand of reclaim: the next address to check. `None` until memory is short for the first time.
     pub(super) clock_hand: Option<Pa>,
     pub(super) khugepaged: ScanClock,
     pub(super) costs: Costs,
@@ -68,8 +67,8 @@ impl<F: Format> AddressSpaces<F> {
         })
     }
 
-    /// Rounds the end of a range up to a whole base page, but never above the beginning of the last base page that 64-bit
-    /// addresses have.
+    /// Rounds the end of a range up to a whole base page. An end in the last base page of the 64-bit address space is
+    /// rounded down instead, because 2^64 does not fit in a `u64`.
     pub(super) fn base_end(&self, end: u64) -> u64 {
         end.min(self.base.wrapping_neg()).next_multiple_of(self.base)
     }
@@ -78,7 +77,7 @@ impl<F: Format> AddressSpaces<F> {
         self.processes.running.attributes(protection, writable)
     }
 
-    /// The leaf that maps `va`, if it is mapped.
+    /// The leaf that maps `va`, if any.
     pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
         self.processes.running.leaf(va)
     }
@@ -120,7 +119,7 @@ impl<F: Format> AddressSpaces<F> {
         Ok(())
     }
 
-    /// Unmaps a range. `parts` must be all its mapped parts.
+    /// Unmaps a range and releases its reservations. `parts` must be all mapped parts of the range.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part]) -> Result<(), Error> {
         self.release_reservations(begin, end);
         if parts.is_empty() { Ok(()) } else { self.processes.running.unmap(begin, end, parts, &mut self.costs) }
@@ -141,8 +140,8 @@ impl<F: Format> AddressSpaces<F> {
 impl<F: Format + Send> Space for AddressSpaces<F> {
     fn access(&mut self, va: u64, store: bool) -> Result<Leaf, SpaceError> {
         let mut faulted = false;
-        // A store faults at most twice: a first fault may map the zero page or a write-protected page, and the second replaces
-        // it or makes it writable.
+        // A store faults at most twice: if the first fault maps the page write-protected, the second one copies it or
+        // makes it writable.
         for _ in 0..2 {
             if let Some(leaf) = self.leaf(va).filter(|leaf| leaf.writable || !store) {
                 // The access that caused the fault does not count as a touch.
@@ -253,7 +252,7 @@ impl<F: Format + Send> Space for AddressSpaces<F> {
     fn set_kernel(&mut self, kernel: Kernel) {
         let large = kernel.smaller_folios.iter().filter_map(|bytes| PageSize::new(*bytes).ok()).min();
         if let (MappingUnit::Mthp(_), Some(large)) = (self.plan.mapping_unit, large) {
-            // With fallback sizes, even a mapping smaller than the policy's size can have a folio.
+            // With smaller fallback sizes, even a mapping below the policy's size can get a large folio.
             self.plan.mechanism.large = self.plan.mechanism.large.min(large);
         }
         self.kernel = kernel;
@@ -271,7 +270,8 @@ impl<F: Format + Send> Space for AddressSpaces<F> {
         let (before, next) = (self.processes.number, self.processes.add_program()?);
         self.processes.enter(next, &mut self.costs);
         if shares {
-            self.costs.processes += 1
+            self.costs.processes += 1;
+            self.count_processes();
         } else {
             self.processes.remove(before, &mut self.costs)
         }
@@ -310,7 +310,7 @@ impl<F: Format + Send> Space for AddressSpaces<F> {
     }
 }
 
-/// The end of user addresses: the end of the lower half, if a format has two.
+/// The end of user addresses. If the format has two halves, this is the end of the lower half.
 fn user_end(format: &impl Format) -> u64 {
     let geometry = format.geometry();
     let fits = |bits: &u32| geometry.is_canonical(InputAddress((1 << bits) - 1));

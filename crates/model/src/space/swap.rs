@@ -60,7 +60,8 @@ impl<F: Format> AddressSpaces<F> {
     pub(super) fn swap_in(&mut self, page: u64, slot: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
         let key = CacheKey::Slot(slot);
         self.processes.running.swapped.remove(&page);
-        match self.in_memory(key) {
+        let cached = self.in_memory(key);
+        match cached {
             Some(pa) => {
                 self.costs.anonymous_faults += 1;
                 self.map_shared(page, pa, vma, false)?;
@@ -73,7 +74,8 @@ impl<F: Format> AddressSpaces<F> {
         self.swap_cache.drop_user(slot);
         let Some(pa) = self.processes.running.physical(page) else { return Ok(()) };
         if !self.swap_cache.contains(key) {
-            return Ok(());
+            // Other processes may still map a page that was in memory. A page from swap is this process's own.
+            return if store && cached.is_some() { self.copy_on_write(page, pa, vma) } else { Ok(()) };
         }
         self.swap_cache.put(key, Some(pa));
         self.memory.folios.set_key(pa, key);

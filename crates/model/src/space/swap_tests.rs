@@ -1,4 +1,4 @@
-//! Pages that several processes share: pages in swap, and pages of shared memory.
+//! Tests of reclaim, and of pages that several processes share: pages in swap and pages of shared memory.
 
 use super::tests::{M2, START, event, mmap, space, write_all};
 use super::*;
@@ -28,13 +28,13 @@ fn swap_out_everything(space: &mut dyn Space) {
     unmap(space, START + 8 * M2, 4 << 20);
 }
 
-fn short(policy: &str) -> Box<dyn Space> {
+fn space_of_1m(policy: &str) -> Box<dyn Space> {
     space("cascade-lake", policy, Physical { bytes: 1 << 20, ..Physical::default() })
 }
 
 /// A process and its forked child, with all their memory in swap. Returns the child's number.
 fn forked_and_swapped() -> (Box<dyn Space>, u32) {
-    let mut space = short("base");
+    let mut space = space_of_1m("base");
     mmap(&mut *space, START, BYTES);
     write_all(&mut *space, START, BYTES);
     let child = space.fork().unwrap();
@@ -65,6 +65,21 @@ fn a_page_of_two_processes_is_read_from_swap_once() {
     write_all(&mut *space, START, BYTES);
     let wrote = space.costs();
     assert_eq!((wrote.copied_bytes - both.copied_bytes, wrote.write_faults - both.write_faults), (BYTES, 32));
+}
+
+#[test]
+fn a_store_to_a_page_that_another_process_has_read_in_copies_it_in_the_same_fault() {
+    let (mut space, child) = forked_and_swapped();
+    read_all(&mut *space, START, BYTES);
+    space.enter(child);
+    let before = space.costs();
+    write_all(&mut *space, START, BYTES);
+    let wrote = space.costs();
+    assert_eq!((wrote.faults() - before.faults(), wrote.copied_bytes - before.copied_bytes), (16, BYTES));
+    // The first process has the pages to itself now.
+    space.enter(0);
+    write_all(&mut *space, START, BYTES);
+    assert_eq!(space.costs().copied_bytes, wrote.copied_bytes);
 }
 
 #[test]
@@ -102,7 +117,7 @@ fn reclaims_and_frees_base_pages_of_several_entries() {
         assert_eq!((costs.swapped_out_bytes, costs.splits), (1 << 20, 0), "{machine}");
         write_all(&mut *space, START, M2);
         assert_eq!(space.costs().swap_faults, 32, "{machine}");
-        // One of the pages that are freed at the child's end is in no VMA.
+        // The child also touches a page outside all VMAs. Its end must free that page too.
         let child = space.fork().unwrap();
         space.enter(child);
         space.access(START + 8 * M2, true).unwrap();
@@ -115,11 +130,11 @@ fn reclaims_and_frees_base_pages_of_several_entries() {
 
 #[test]
 fn swaps_out_only_the_mapped_pages_of_a_folio() {
-    let mut space = short("mthp-64k");
+    let mut space = space_of_1m("mthp-64k");
     mmap(&mut *space, START, BYTES);
     write_all(&mut *space, START, BYTES);
     let child = space.fork().unwrap();
-    // Half of the folio is unmapped in both processes. A folio that two processes map is not split.
+    // Both processes unmap the same half of the folio. The folio is not split, because two processes map it.
     unmap(&mut *space, START, BYTES / 2);
     space.enter(child);
     unmap(&mut *space, START, BYTES / 2);
@@ -128,7 +143,7 @@ fn swaps_out_only_the_mapped_pages_of_a_folio() {
     let before = space.costs();
     read_all(&mut *space, START + BYTES / 2, BYTES / 2);
     assert_eq!(space.costs().swap_faults - before.swap_faults, 8);
-    // The pages swapped out are half of the folio, and of the 4M of `swap_out_everything` all except the last megabyte.
+    // Swapped out: the mapped half of the folio, and at least 3M of the 4M that `swap_out_everything` writes.
     let rest = before.swapped_out_bytes - BYTES / 2;
     assert!(rest.is_multiple_of(BYTES) && rest >= 3 << 20, "{rest}");
 }
@@ -140,12 +155,12 @@ fn shared_memory_is_identified_by_object_and_not_by_address() {
     write_all(&mut *space, START, BYTES);
     let child = space.fork().unwrap();
     space.enter(child);
-    // The object has the same pages at another address.
+    // At another address, the object still has the same pages.
     let call = Call::Mremap { address: START, old_bytes: BYTES, new_bytes: BYTES, flags: 1, new_address: 0 };
     space.event(&event(call, START + M2)).unwrap();
     read_all(&mut *space, START + M2, BYTES);
     let moved = space.costs();
-    // One load maps sixteen pages, because they are in memory.
+    // One read fault maps all sixteen pages (fault-around), because they are in memory.
     assert_eq!((moved.anonymous_faults, moved.zeroed_bytes), (17, BYTES));
     let own = space.physical(START + M2);
     // Another object at the same address has different pages.
@@ -177,7 +192,7 @@ fn shared_memory_keeps_its_pages_until_its_last_mapping_is_removed() {
 
 #[test]
 fn shared_memory_is_still_shared_after_swap_in() {
-    let mut space = short("base");
+    let mut space = space_of_1m("base");
     map_shared(&mut *space, START, BYTES);
     write_all(&mut *space, START, BYTES);
     let child = space.fork().unwrap();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The memory that the kernel accesses in each call.
+//! The memory that the kernel accesses in each system call.
 //!
-//! Sources: the calls' manual pages, the numbers of `arch/x86/entry/syscalls/syscall_64.tbl` and
-//! `include/uapi/asm-generic/unistd.h`, and the sizes of the structures of `include/uapi`.
+//! Sources: the manual pages of the calls; for their numbers `arch/x86/entry/syscalls/syscall_64.tbl` and
+//! `include/uapi/asm-generic/unistd.h`; for the sizes of structures `include/uapi`.
 
 /// How a call accesses the memory that an argument points to.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub enum KernelAccess {
         /// Whether the range is written.
         store: bool,
     },
-    /// The buffers of an array of `struct iovec`, up to as many bytes as the call's result.
+    /// An array of `struct iovec` and its buffers, up to as many bytes as the call returns.
     Vector {
         /// Index of the argument that points to the array.
         array: usize,
@@ -24,7 +24,7 @@ pub enum KernelAccess {
         /// Whether the buffers are written.
         store: bool,
     },
-    /// The buffers of a `struct msghdr`.
+    /// A `struct msghdr` with its buffers: name, control data, and an array of `struct iovec`.
     Message {
         /// Index of the argument that points to the header.
         header: usize,
@@ -38,19 +38,19 @@ pub enum KernelAccess {
 pub enum Length {
     /// This many bytes.
     Bytes(u64),
-    /// This many bytes for each unit of the result.
+    /// The result times this many bytes.
     Result(u64),
-    /// The result in bytes, but not more than the argument with this index; the result may exceed what is copied.
+    /// The result, capped by the argument with this index: the result may exceed the number of bytes copied.
     AtMost(usize),
     /// This many bytes if the result is positive (something was found).
     IfPositive(u64),
-    /// The second number of bytes, if the four bytes that the argument points to are not 0.
+    /// The second number of bytes, if the 32-bit value that the argument points to is not 0.
     IfNonzero(usize, u64),
-    /// This many bytes for each unit of the argument.
+    /// The argument times this many bytes.
     Argument(usize, u64),
-    /// One bit for each unit of the argument, in whole words (`fd_set`).
+    /// The argument as a number of bits, rounded up to whole 64-bit words (`fd_set`).
     Bits(usize),
-    /// The value of the four bytes that an argument points to (`socklen_t`), but not more than before the call.
+    /// The `socklen_t` that the argument points to, capped by its value before the call.
     SizeAt(usize),
     /// A string up to its terminating zero.
     Text,
@@ -70,7 +70,8 @@ const fn vector(store: bool) -> [KernelAccess; 1] {
     [KernelAccess::Vector { array: 1, count: 2, store }]
 }
 
-/// A result that the kernel writes to one argument. Its length is at the next argument, which the kernel reads and writes.
+/// A result that the kernel writes where one argument points. The next argument points to its length, which the kernel
+/// reads and writes.
 const fn sized_result(pointer: usize) -> [KernelAccess; 2] {
     [store(pointer, SizeAt(pointer + 1)), store(pointer + 1, Bytes(4))]
 }
@@ -78,7 +79,7 @@ const fn sized_result(pointer: usize) -> [KernelAccess; 2] {
 /// A call: its number on x86-64, its number in the generic table, and its accesses.
 pub(super) type Row = (i64, i64, &'static [KernelAccess]);
 
-/// The table has no such call, or one with other sizes.
+/// No number: the table lacks the call, or has it in another row with other sizes.
 pub(super) const NO: i64 = -1;
 
 pub(super) const ROWS: &[Row] = &[
@@ -101,7 +102,7 @@ pub(super) const ROWS: &[Row] = &[
     (7, NO, &[store(0, Argument(1, 8))]), // poll
     (271, 73, &[store(0, Argument(1, 8)), load(2, Bytes(16)), load(3, Bytes(8))]), // ppoll
     (23, NO, &[store(1, Bits(0)), store(2, Bits(0)), store(3, Bits(0)), load(4, Bytes(16))]), // select
-    (270, 72, &[store(1, Bits(0)), store(2, Bits(0)), store(3, Bits(0)), load(4, Bytes(16))]), // pselect6
+    (270, 72, &[store(1, Bits(0)), store(2, Bits(0)), store(3, Bits(0)), load(4, Bytes(16)), load(5, Bytes(16))]), // pselect6
     // struct epoll_event is packed only on x86-64.
     (232, NO, &[store(1, Result(12))]),                    // epoll_wait
     (281, NO, &[store(1, Result(12)), load(4, Bytes(8))]), // epoll_pwait
@@ -172,38 +173,37 @@ pub(super) const ROWS: &[Row] = &[
     (201, NO, &[store(0, Bytes(8))]),                      // time
     (100, 153, &[store(0, Bytes(32))]),                    // times
     (38, 103, &[load(1, Bytes(32)), store(2, Bytes(32))]), // setitimer
-    // Signals and processes. The restorer is part of struct sigaction on x86-64 and arm64.
-    (13, NO, &[load(1, Bytes(32)), store(2, Bytes(32))]), // rt_sigaction
-    (NO, 134, &[load(1, Bytes(24)), store(2, Bytes(24))]), // rt_sigaction
-    (14, 135, &[load(1, Bytes(8)), store(2, Bytes(8))]),  // rt_sigprocmask
+    // Signals and processes. struct sigaction has a restorer on x86-64 and arm64; without one, as on RISC-V, it has 24 bytes.
+    (13, 134, &[load(1, Bytes(32)), store(2, Bytes(32))]), // rt_sigaction
+    (14, 135, &[load(1, Bytes(8)), store(2, Bytes(8))]),   // rt_sigprocmask
     (131, 132, &[load(0, Bytes(24)), store(1, Bytes(24))]), // sigaltstack
     (61, 260, &[store(1, IfPositive(4)), store(3, IfPositive(144))]), // wait4
-    // The kernel writes siginfo_t, whose first member is 0 if nothing was found.
-    (247, 95, &[store(2, Bytes(128)), store(4, IfNonzero(2, 144))]), // waitid
-    (97, 163, &[store(1, Bytes(16))]),                               // getrlimit
-    (160, 164, &[load(1, Bytes(16))]),                               // setrlimit
-    (302, 261, &[load(2, Bytes(16)), store(3, Bytes(16))]),          // prlimit64
-    (98, 165, &[store(1, Bytes(144))]),                              // getrusage
-    (203, 122, &[load(2, Argument(1, 1))]),                          // sched_setaffinity
-    (204, 123, &[store(2, Result(1))]),                              // sched_getaffinity
-    (63, 160, &[store(0, Bytes(390))]),                              // uname
-    (99, 179, &[store(0, Bytes(112))]),                              // sysinfo
+    // The kernel writes siginfo_t up to si_status. The first member is 0 if nothing was found.
+    (247, 95, &[store(2, Bytes(28)), store(4, IfNonzero(2, 144))]), // waitid
+    (97, 163, &[store(1, Bytes(16))]),                              // getrlimit
+    (160, 164, &[load(1, Bytes(16))]),                              // setrlimit
+    (302, 261, &[load(2, Bytes(16)), store(3, Bytes(16))]),         // prlimit64
+    (98, 165, &[store(1, Bytes(144))]),                             // getrusage
+    (203, 122, &[load(2, Argument(1, 1))]),                         // sched_setaffinity
+    (204, 123, &[store(2, Result(1))]),                             // sched_getaffinity
+    (63, 160, &[store(0, Bytes(390))]),                             // uname
+    (99, 179, &[store(0, Bytes(112))]),                             // sysinfo
 ];
 
-/// The two system call tables that Linux has for 64-bit programs.
+/// The system call tables of the supported architectures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abi {
-    /// The table of x86-64.
     X86_64,
-    /// The table of all later architectures.
+    /// The generic table, which arm64 and RISC-V use.
     Generic,
 }
 
 /// The accesses of the call with this number.
 pub fn of_call(abi: Abi, number: i64) -> &'static [KernelAccess] {
-    let own = |row: &&Row| match abi {
+    let has_number = |row: &&Row| match abi {
         Abi::X86_64 => row.0 == number,
         Abi::Generic => row.1 == number,
     };
-    ROWS.iter().filter(|_| number >= 0).find(own).map_or(&[], |row| row.2)
+    // A negative number could match `NO`.
+    ROWS.iter().filter(|_| number >= 0).find(has_number).map_or(&[], |row| row.2)
 }

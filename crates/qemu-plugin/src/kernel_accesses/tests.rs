@@ -76,8 +76,8 @@ fn wait_without_a_child_writes_nothing() {
     assert_eq!(of(libc::SYS_wait4, wait, 0, &[]), []);
     assert_eq!(of(libc::SYS_wait4, wait, 77, &[]), [(0x10, 4, true), (0x20, 144, true)]);
     let wait = [0, 0, 0x10, libc::WNOHANG as u64, 0x20, 0];
-    assert_eq!(of(libc::SYS_waitid, wait, 0, &[(0x10, 0)]), [(0x10, 128, true)]);
-    let found = [(0x10, 128, true), (0x20, 144, true)];
+    assert_eq!(of(libc::SYS_waitid, wait, 0, &[(0x10, 0)]), [(0x10, 28, true)]);
+    let found = [(0x10, 28, true), (0x20, 144, true)];
     assert_eq!(of(libc::SYS_waitid, wait, 0, &[(0x10, libc::SIGCHLD as u64)]), found);
 }
 

@@ -1,4 +1,4 @@
-//! [`Started`]: a started program, from its fork to its end.
+//! [`Started`]: a program from its fork to its exit.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,23 +11,24 @@ use crate::ptrace::{self, Tid};
 use crate::signals::{self, Session};
 use crate::terminal::Relay;
 
-/// A new process that waits before its exec.
+/// A program. Its process waits before its exec until [`Started::release`].
 pub struct Started {
-    /// Process id of the program.
+    /// PID of the program.
     pub tid: Tid,
-    /// How keys typed at pagelab's terminal reach the program.
+    /// How signals from pagelab's terminal reach the program.
     pub session: Session,
     /// The process to wait for: the program, or the monitor of its terminal.
     pub(super) child: Tid,
-    /// Whether `child` is a child of pagelab rather than of a subreaper.
+    /// Whether `child` is a child of pagelab, not of a subreaper.
     pub(super) is_own_child: bool,
     pub(super) relay: Option<Relay>,
+    /// Pipe to the process: a byte lets it continue to its exec.
     pub(super) go: File,
+    /// Pipe from the process: the step that failed before its exec, and the error.
     pub(super) report: File,
 }
 
 impl Started {
-    /// Lets the process continue to its exec.
     pub fn release(&mut self) -> io::Result<()> {
         self.go.write_all(&[1])
     }
@@ -40,7 +41,7 @@ impl Started {
         })
     }
 
-    /// Waits for the end of an untraced program. If the program stops, pagelab stops too.
+    /// Waits until an untraced program exits. If pagelab caused the program to stop, pagelab stops too.
     pub fn wait(&mut self) -> io::Result<Exit> {
         loop {
             let mut status = 0;
@@ -66,7 +67,7 @@ impl Started {
         }
     }
 
-    /// Call after the program's end. Waits until the relay has shown all output and has restored pagelab's terminal.
+    /// Call after the program's exit. Waits until the relay has shown all output and has restored pagelab's terminal.
     pub fn finish(&mut self) {
         if let Some(relay) = self.relay.take() {
             relay.finish();
@@ -78,13 +79,13 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         if let Some(relay) = self.relay.take() {
-            drop(relay); // the monitor kills what still runs
+            drop(relay); // the monitor kills the processes that still run
             self.reap();
         }
     }
 }
 
-/// The step at which the process failed before its exec, and the kernel's error.
+/// The step at which the process failed before its exec, and the kernel's error. `None` if it executed the program.
 pub(super) fn reported(report: &mut File) -> Option<(usize, io::Error)> {
     let mut message = [0u8; 8];
     report.read_exact(&mut message).ok()?;

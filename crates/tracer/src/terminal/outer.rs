@@ -1,4 +1,4 @@
-//! [`PagelabTerminal`]: pagelab's own terminal, with its descriptors, its modes, its size, and the process group in the foreground.
+//! [`PagelabTerminal`]: pagelab's own terminal, with its descriptors, modes, size and foreground process group.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ pub struct PagelabTerminal {
     /// Source of keys. If it cannot be read, it is used only for modes and size.
     input: OwnedFd,
     can_read: bool,
-    /// Destination of output; `None`: no stream is writable.
+    /// Destination of output; `None` if no stream on the terminal is writable.
     output: Option<OwnedFd>,
     command_may_read: bool,
 }
@@ -25,21 +25,21 @@ impl PagelabTerminal {
     pub fn of(streams: [RawFd; 3], is_terminal: [bool; 3]) -> io::Result<Option<PagelabTerminal>> {
         let terminals = |order: [usize; 3]| order.into_iter().filter(|at| is_terminal[*at]).map(|at| streams[at]);
         let Some(first) = terminals([0, 1, 2]).next() else { return Ok(None) };
-        let output = terminals([1, 2, 0]).find(|stream| mode(*stream) != OFlag::O_RDONLY);
+        let output = terminals([1, 2, 0]).find(|stream| access_mode(*stream) != OFlag::O_RDONLY);
         let output = output.map(duplicate).transpose()?;
-        // A command whose input is no terminal may still read from the terminal, for example a password.
+        // A command whose input is not a terminal may still read from its terminal, for example a password.
         let (input, can_read) = if is_terminal[0] {
-            (duplicate(streams[0])?, mode(streams[0]) != OFlag::O_WRONLY)
+            (duplicate(streams[0])?, access_mode(streams[0]) != OFlag::O_WRONLY)
         } else {
-            match controlling() {
+            match controlling_terminal() {
                 Some(terminal) => (terminal, true),
                 None => (duplicate(first)?, false),
             }
         };
-        // In a pipe the keys may be meant for another command. Then the command gets the foreground only when it reads,
-        // as under sudo.
-        let in_pipe = is_pipe(streams[0]) || is_pipe(streams[1]);
-        Ok(Some(PagelabTerminal { input, can_read, output, command_may_read: is_terminal[0] && !in_pipe }))
+        // In a pipeline the keys may be meant for another command. Then the command gets the foreground only when it
+        // reads, as under sudo.
+        let command_may_read = is_terminal[0] && !is_pipe(streams[1]);
+        Ok(Some(PagelabTerminal { input, can_read, output, command_may_read }))
     }
 
     /// The descriptor on which modes are set.
@@ -57,7 +57,7 @@ impl PagelabTerminal {
         self.output.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Whether the command may read without requesting it first.
+    /// Whether the command may read keys from the start, without first being stopped by SIGTTIN.
     pub fn starts_in_foreground(&self) -> bool {
         self.command_may_read && self.may_use()
     }
@@ -73,8 +73,7 @@ impl PagelabTerminal {
 
     /// The terminal's current modes; `None` if it no longer exists.
     pub fn modes(&self) -> Option<libc::termios> {
-        // SAFETY: the descriptor is this structure's own.
-        unsafe { modes(self.device()) }
+        modes(self.device())
     }
 
     /// Sets the terminal's modes immediately (TCSANOW).
@@ -96,11 +95,8 @@ impl PagelabTerminal {
 }
 
 /// The modes of a terminal, using only system calls; `None` if the descriptor is not a terminal.
-///
-/// # Safety
-/// None: the descriptor is only queried.
-pub unsafe fn modes(terminal: RawFd) -> Option<libc::termios> {
-    // SAFETY: the structure is live, and plain data.
+pub fn modes(terminal: RawFd) -> Option<libc::termios> {
+    // SAFETY: the descriptor is only queried; the structure is live, and plain data.
     unsafe {
         let mut modes: libc::termios = std::mem::zeroed();
         (libc::tcgetattr(terminal, &raw mut modes) == 0).then_some(modes)
@@ -115,14 +111,14 @@ pub fn raw(modes: &libc::termios) -> libc::termios {
     raw
 }
 
-/// Whether two terminals have the same modes.
+/// Whether two sets of modes are equal, apart from the speeds and the line discipline.
 pub fn are_equal(one: &libc::termios, other: &libc::termios) -> bool {
     let flags = |modes: &libc::termios| (modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag);
     flags(one) == flags(other) && one.c_cc == other.c_cc
 }
 
 #[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
-fn controlling() -> Option<OwnedFd> {
+fn controlling_terminal() -> Option<OwnedFd> {
     let opened = File::options().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/tty");
     opened.ok().map(OwnedFd::from)
 }
@@ -132,7 +128,7 @@ fn duplicate(stream: RawFd) -> io::Result<OwnedFd> {
     unsafe { BorrowedFd::borrow_raw(stream) }.try_clone_to_owned()
 }
 
-fn mode(stream: RawFd) -> OFlag {
+fn access_mode(stream: RawFd) -> OFlag {
     // SAFETY: as above.
     let flags = fcntl(unsafe { BorrowedFd::borrow_raw(stream) }, FcntlArg::F_GETFL).unwrap_or(0);
     OFlag::from_bits_truncate(flags) & OFlag::O_ACCMODE

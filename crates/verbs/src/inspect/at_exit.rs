@@ -1,5 +1,5 @@
-//! `pagelab inspect -- COMMAND`: inspects each process of the command when it exits, and the largest one while it runs
-//! ([`CommandInspector`]).
+//! `pagelab inspect -- COMMAND`: inspects each process of the command when it exits, and the largest one also while it
+//! runs ([`CommandInspector`]).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use policy::{PageSizes, Policy};
 use results::{first_touch, inspection};
 use stacks::Moment;
 use tracer::signals::{self, Forward};
-use tracer::{Launch, Leftovers, MappingCall, ObservedMappings, Rewriting, Witness};
+use tracer::{Launch, Leftovers, MappingCall, ObservedMappings, Rewriting, Witness, process_of};
 
 use super::Inspect;
 use super::every::{LookThread, PeriodicInspection};
@@ -28,27 +28,27 @@ use crate::failure::{Failure, report};
 use crate::output::{self, print, terminal_width};
 use crate::user;
 
-/// How long to wait for idle processes that outlive the command.
+/// How long processes that outlive the command may be idle before they are killed.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Memory freed before the exit is noted only if it is at least this much.
+/// Memory freed before the exit gets a note only if it is at least this much.
 const MIN_NOTED_BYTES: u64 = 1 << 20;
 
-/// Inspects every process of a tree when the last task that uses its memory exits. Before that, looks for the moment at
-/// which memory is largest.
+/// Inspects every process of a tree when the last task that uses its memory exits. While the tree runs, looks for the
+/// peak of memory.
 pub struct CommandInspector {
     inspector: Inspector,
-    /// The kernel's supply of large pages when the command started.
+    /// The kernel's supply of large pages before the command started.
     at_start: Supply,
-    /// The inspection at an exit that found the most memory.
+    /// The largest of the inspections at exits.
     largest: Option<Inspection>,
-    /// A variable to look for in the environment of processes.
+    /// An environment variable to look for in each process.
     variable: Option<String>,
     /// Processes that executed a program without this variable.
     without_variable: BTreeSet<i32>,
     summaries: Vec<Summary>,
     unseen: Vec<(u32, InspectError)>,
-    /// The periodic looks that were requested, until they begin.
+    /// The requested periodic looks, until their thread starts.
     looks: Option<PeriodicInspection>,
     look_thread: Option<LookThread>,
     /// Finds the peak, if no periodic looks are requested.
@@ -65,15 +65,16 @@ pub struct CommandMemory {
     pub summaries: Vec<Summary>,
     /// Processes that could not be inspected at their exits, and why.
     pub unseen: Vec<(u32, InspectError)>,
-    /// The largest inspection before the exits; `None` with periodic looks.
+    /// The largest look while the command ran; `None` with periodic looks.
     pub peak: Option<Peak>,
-    /// Whether the process with the most memory was executed with the variable given to [`CommandInspector::looking_for`].
+    /// Whether the process with the most memory was executed with the variable given to
+    /// [`CommandInspector::looking_for`].
     pub has_variable: bool,
 }
 
 impl CommandInspector {
-    /// A witness that inspects with `inspector` at exits, and with `sampling` while the command runs. If periodic `looks` are
-    /// given, they replace the sampling.
+    /// A witness that inspects with `inspector` at exits, and with `sampling` while the command runs. Periodic `looks`,
+    /// if given, replace the sampling.
     pub fn new(
         inspector: Inspector,
         sampling: Inspector,
@@ -97,12 +98,12 @@ impl CommandInspector {
         })
     }
 
-    /// Also looks for a variable in the environment of each process that executes a program.
+    /// Also checks for an environment variable whenever a process executes a program.
     pub fn looking_for(self, variable: Option<String>) -> CommandInspector {
         CommandInspector { variable, ..self }
     }
 
-    /// Stops the threads that inspect, after the command has ended.
+    /// Call after the command has ended. Stops the threads that inspect.
     pub fn finish(mut self) -> Result<CommandMemory, Failure> {
         self.look_thread.take().map_or(Ok(()), LookThread::finish)?;
         let peak = self.sampler.take().map(Sampler::finish).transpose()?;
@@ -137,6 +138,10 @@ impl Witness for CommandInspector {
             self.inspector.supply().and_then(|now| self.inspector.process(task as u32, &now.since(&self.at_start)));
         match inspected {
             Ok(mut inspection) => {
+                // The last task of a process need not be its first, whose number the process has.
+                if let Ok(Some(process)) = process_of(task) {
+                    inspection.process.pid = process as u32;
+                }
                 if let Some(recording) = &self.recording {
                     recording.look(task as u32, Moment::Exit);
                 }
@@ -183,7 +188,7 @@ impl Witness for CommandInspector {
     }
 
     fn replaced(&mut self, process: i32) {
-        // The environment is read at the exec, because a program may overwrite it later, as Redis does for its title.
+        // The environment is read at the exec, because a program may overwrite it later, as Redis does to set a title.
         match &self.variable {
             Some(name) if !has_variable(process, name) => drop(self.without_variable.insert(process)),
             _ => drop(self.without_variable.remove(&process)),
@@ -199,9 +204,9 @@ impl Witness for CommandInspector {
 
 /// Whether a process was executed with this variable. True if its environment cannot be read.
 fn has_variable(process: i32, name: &str) -> bool {
-    let start = format!("{name}=");
+    let prefix = format!("{name}=");
     let environment = std::fs::read(format!("/proc/{process}/environ"));
-    environment.map_or(true, |text| text.split(|byte| *byte == 0).any(|one| one.starts_with(start.as_bytes())))
+    environment.map_or(true, |text| text.split(|byte| *byte == 0).any(|one| one.starts_with(prefix.as_bytes())))
 }
 
 /// Adds a note if the program freed most of its memory before it exited, so that little could be inspected.
@@ -237,10 +242,9 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let mut witness = CommandInspector::new(inspector, sampling, looks, recording.clone())?;
     signals::catch(Forward::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
-    // The thread that prints the looks may be blocked in a write. From here on, a further signal ends pagelab even
-    // then.
+    // From here on, another signal ends pagelab, even if the thread that prints the looks is blocked in a write.
     signals::restore_defaults();
-    // Processes that end because of the signal are not inspected.
+    // After a signal arrives, the tracer no longer has memory inspected, so there is no complete result.
     if let Some(signal) = signals::arrived() {
         return Err(Failure::Stopped(signal, "the command was stopped too"));
     }
@@ -279,8 +283,8 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     judgements.check()
 }
 
-/// Prints the largest inspection made while the command ran, if it had more memory than at the exit, and a line about the exit; with
-/// --regions, both in full.
+/// Prints the largest look while the command ran and a line about the exit; with --regions, both in full. If the look
+/// at the exit found about as much memory, prints that one in full, and a text about the peak.
 fn show(
     arguments: &Inspect,
     largest: &Inspection,
@@ -289,10 +293,11 @@ fn show(
     judgements: &Judgements,
     first_touches: Option<&FirstTouches>,
 ) -> Result<(), Failure> {
-    let about = &peak.above(largest).map_or(largest, |(look, _)| look).process;
-    // If a process has executed another program since the peak, its last peak is that of another program.
-    let at_exit = summaries.iter().map(|one| &one.process).filter(|one| one.pid == about.pid);
-    let hwm_bytes = at_exit.chain([about]).filter_map(|one| one.peak_bytes).max();
+    let shown = &peak.above(largest).map_or(largest, |(look, _)| look).process;
+    // An exec resets VmHWM. If the process has executed another program since the look, the value at its exit is that
+    // of the other program.
+    let at_exit = summaries.iter().map(|one| &one.process).filter(|one| one.pid == shown.pid);
+    let hwm_bytes = at_exit.chain([shown]).filter_map(|one| one.peak_bytes).max();
     if arguments.json {
         let mut document = inspection::json::one(largest);
         document["peak"] = peak.document(largest, hwm_bytes);
@@ -303,21 +308,21 @@ fn show(
         return print(&format!("{document:#}"), true);
     }
     let width = terminal_width();
-    let seen = peak.text(largest, hwm_bytes);
-    let seen: Vec<String> = seen.iter().map(|line| results::fold(line, width, 4)).collect();
-    let seen = seen.join("\n");
+    let about_peak = peak.text(largest, hwm_bytes);
+    let about_peak: Vec<String> = about_peak.iter().map(|line| results::fold(line, width, 4)).collect();
+    let about_peak = about_peak.join("\n");
     let whole = |look: &Inspection| inspection::process(look, arguments.regions, width);
     let text = match peak.above(largest) {
         Some((look, _)) if arguments.regions => {
-            format!("{seen}\n\n{}\n\nat the exit\n\n{}", whole(look), whole(largest))
+            format!("{about_peak}\n\n{}\n\nat the exit\n\n{}", whole(look), whole(largest))
         }
         Some((look, _)) => {
             let at_exit = format!("at the exit (--regions has all of it): {}", inspection::summary(largest));
             let refused = inspection::refused(largest, width);
             let refused = if refused.is_empty() { refused } else { format!("\n\n{refused}") };
-            format!("{seen}\n\n{}\n\n{}{refused}", whole(look), results::fold(&at_exit, width, 2))
+            format!("{about_peak}\n\n{}\n\n{}{refused}", whole(look), results::fold(&at_exit, width, 2))
         }
-        None => format!("{}\n\n{seen}", whole(largest)),
+        None => format!("{}\n\n{about_peak}", whole(largest)),
     };
     let text = match first_touches {
         Some(found) => format!("{text}\n\n{}", first_touch::text(found, width)),

@@ -1,5 +1,5 @@
-//! `pagelab limits`: finds the smallest memory limit with which a command still ends as it does without one, under each
-//! policy. For a trace, it models the memory that a limit has to admit.
+//! `pagelab limits`: finds, for each policy, the smallest memory limit under which a command still ends as it does
+//! without a limit. For a trace, models how much memory a limit must allow.
 
 mod document;
 mod modelled;
@@ -24,7 +24,7 @@ use study::memory_limit::{CONFIRMED_RUNS, SearchResult, SearchStart, smallest_li
 use tracer::Rewriting;
 use tracer::signals::{self, Forward};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, report};
 use crate::output::{print, terminal_width};
 use crate::progress_line::ProgressLine;
 use crate::sim;
@@ -37,10 +37,10 @@ use run::{Program, Run, run};
 const PRECISION_RATIO: f64 = 0.02;
 /// The default of `--wait`.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// A run with a limit may take at most this many times as long as the run without one.
+/// A run with a limit may take this many times as long as the run without one, plus [`EXTRA_TIME_S`].
 const MAX_TIME_RATIO: f64 = 4.0;
-/// In addition, a run with a limit may take this many seconds longer.
-const MORE_TIME_S: f64 = 5.0;
+/// In seconds; see [`MAX_TIME_RATIO`].
+const EXTRA_TIME_S: f64 = 5.0;
 
 /// Arguments of `pagelab limits`.
 #[derive(Debug, Args)]
@@ -78,10 +78,10 @@ pub struct Limits {
     command: Vec<OsString>,
 }
 
-/// What was found for one policy.
+/// The result for one policy.
 pub struct Measured {
     policy: Policy,
-    /// The run without a limit; `None` if the policy could not be run.
+    /// The run without a limit; `None` if the policy could not be applied, or if that run ruled out a search.
     unlimited: Option<Run>,
     /// The smallest limit, or why none was found.
     limit: Result<Limit, String>,
@@ -93,7 +93,7 @@ impl Measured {
         Measured { policy: policy.clone(), unlimited, limit: Err(why) }
     }
 
-    /// Why no limit was found for the policy.
+    /// The policy, and why no limit was found for it; `None` if one was found.
     fn failure(&self) -> Option<String> {
         self.limit.as_ref().err().map(|why| format!("{}: {why}", self.policy))
     }
@@ -101,7 +101,7 @@ impl Measured {
 
 /// The smallest limit under a policy.
 pub struct Limit {
-    /// The limit, with the search that found it.
+    /// The limit, and what else the search found.
     found: SearchResult,
     /// The run with the largest limit that was too small.
     failed: Option<Run>,
@@ -110,15 +110,15 @@ pub struct Limit {
 /// Runs `pagelab limits`.
 ///
 /// # Errors
-/// The command fails without a limit too, no control group can be made, or no policy can be given.
+/// An option does not fit the command, no control group can be made, or no limit is found under any policy.
 pub fn run_limits(mut arguments: Limits) -> Result<(), Failure> {
     if arguments.policies.is_empty() {
         arguments.policies = ["default", "base", "thp"].iter().map(|name| name.parse().expect("a policy")).collect();
     }
     if let Some(trace) = modelled::trace(&arguments.command) {
         let Limits { precision, user, env, hugetlb_pool, wait, .. } = &arguments;
-        let is_of_runs = precision.or(*wait).is_some() || user.is_some() || !env.is_empty() || hugetlb_pool.is_some();
-        if is_of_runs {
+        let needs_run = precision.or(*wait).is_some() || user.is_some() || !env.is_empty() || hugetlb_pool.is_some();
+        if needs_run {
             return Err(Failure::Input(format!(
                 "--precision, --user, --env, --hugetlb-pool and --wait are for a command that runs, and {} is a trace",
                 trace.display()
@@ -129,21 +129,21 @@ pub fn run_limits(mut arguments: Limits) -> Result<(), Failure> {
     if !arguments.machines.is_empty() || arguments.linux.is_some() {
         let word = arguments.command[0].display();
         return Err(Failure::Input(format!(
-            "--machine and --linux need one trace (pagelab record -o FILE -- COMMAND), and {word} is none"
+            "--machine and --linux need one trace (pagelab record -o FILE -- COMMAND), and {word} is not one"
         )));
     }
     measure(arguments)
 }
 
-/// Measures the limits of a command.
+/// Runs the command to find its smallest limit under each policy.
 fn measure(arguments: Limits) -> Result<(), Failure> {
-    let of_kernel = |policy: &ModelPolicy| match policy {
+    let kernel_policy = |policy: &ModelPolicy| match policy {
         ModelPolicy::Kernel(policy) => Ok(policy.clone()),
         other => Err(Failure::Input(format!("{other} can only be modelled; give a trace instead of the command"))),
     };
     let precision_ratio = arguments.precision.unwrap_or(PRECISION_RATIO);
     let patience = arguments.wait.map_or(PATIENCE, Duration::from_secs_f64);
-    let mut policies = arguments.policies.iter().map(of_kernel).collect::<Result<Vec<Policy>, Failure>>()?;
+    let mut policies = arguments.policies.iter().map(kernel_policy).collect::<Result<Vec<Policy>, Failure>>()?;
     if let Some(policy) = policies.iter().find(|policy| policy.has(Modifier::PteMapped)) {
         return Err(Failure::Input(format!(
             "{policy}: only a comparison can split leaves; use pagelab compare -p {policy}"
@@ -168,7 +168,7 @@ fn measure(arguments: Limits) -> Result<(), Failure> {
         let session = Session::new(host)
             .with_hugetlb_pool(arguments.hugetlb_pool)
             .with_patience(patience, waiting::report_lease_holder);
-        measured.push(of_policy(&program, &policy, session, precision_ratio)?);
+        measured.push(measure_policy(&program, &policy, session, precision_ratio)?);
     }
     let failed: Vec<String> = measured.iter().filter_map(Measured::failure).collect();
     if arguments.json {
@@ -183,8 +183,8 @@ fn measure(arguments: Limits) -> Result<(), Failure> {
     }
 }
 
-/// Finds the smallest limit under a policy, while the settings that the policy needs are in force.
-fn of_policy(
+/// Applies the settings of a policy, finds its smallest limit, and restores the settings.
+fn measure_policy(
     program: &Program,
     policy: &Policy,
     mut session: Session,
@@ -198,17 +198,20 @@ fn of_policy(
         Some(why) => Ok(Measured::none(policy, None, why.to_string())),
         None => find(program, policy, &rewriting, precision_ratio),
     };
-    session.finish().map_err(Failure::input)?;
-    found
+    let finished = session.finish().map_err(Failure::input);
+    if let (Err(_), Err(failure)) = (&found, &finished) {
+        report(failure);
+    }
+    found.and_then(|measured| finished.map(|()| measured))
 }
 
 fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_ratio: f64) -> Result<Measured, Failure> {
     let progress = ProgressLine::new();
     progress.set(&format!("{policy}, without a limit"));
-    // The first run is not counted, because it brings files into the page cache.
+    // The first run only fills the page cache.
     run(program, rewriting, None, None)?;
     let unlimited = run(program, rewriting, None, None)?;
-    if let Some(why) = why_not_limited(&unlimited) {
+    if let Some(why) = search_obstacle(&unlimited) {
         return Ok(Measured::none(policy, None, why));
     }
     let at_peak = unlimited.at_peak;
@@ -218,7 +221,7 @@ fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_rat
         has_large_pages: rewriting.wants_large() || at_peak.huge_bytes > 0,
         precision_ratio,
     };
-    let time_limit = Duration::from_secs_f64(unlimited.wall_s * MAX_TIME_RATIO + MORE_TIME_S);
+    let time_limit = Duration::from_secs_f64(unlimited.wall_s * MAX_TIME_RATIO + EXTRA_TIME_S);
     let mut failed: Option<(u64, Run)> = None;
     let found = smallest_limit(start, |limit_bytes| {
         let one = run(program, rewriting, Some(limit_bytes), Some(time_limit))?;
@@ -232,7 +235,7 @@ fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_rat
     })?;
     let Some(found) = found else {
         let why = format!(
-            "none sufficed in {CONFIRMED_RUNS} runs and with each larger one too: what the command needs differs from run to run"
+            "no limit sufficed in {CONFIRMED_RUNS} runs and with each larger one too: what the command needs differs from run to run"
         );
         return Ok(Measured::none(policy, Some(unlimited), why));
     };
@@ -240,10 +243,10 @@ fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_rat
     Ok(Measured { policy: policy.clone(), unlimited: Some(unlimited), limit: Ok(limit) })
 }
 
-/// Why no smallest limit can be searched, judging by the run without a limit; `None` if it can.
-fn why_not_limited(unlimited: &Run) -> Option<String> {
+/// Why the run without a limit rules out a search for the smallest one; `None` if it does not.
+fn search_obstacle(unlimited: &Run) -> Option<String> {
     if unlimited.oom_kills > 0 {
-        return Some("the kernel killed it for want of memory without a limit of its own too".to_owned());
+        return Some("the kernel's OOM killer killed it even without a limit".to_owned());
     }
     if unlimited.limits_reached_above > 0 {
         let bytes = format_bytes(unlimited.peak_bytes);
@@ -252,7 +255,7 @@ fn why_not_limited(unlimited: &Run) -> Option<String> {
         ));
     }
     if unlimited.has_left {
-        return Some("a process of it left its control group, so that its memory is not limited (docker run and systemd-run do that)".to_owned());
+        return Some("one of its processes left the control group, so its memory is not limited (docker run and systemd-run do that)".to_owned());
     }
     let ended = &unlimited.exit;
     (*ended != Exit::Code(0)).then(|| {

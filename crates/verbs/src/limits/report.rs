@@ -112,7 +112,7 @@ fn remarks(one: &Measured) -> Vec<String> {
         ));
     }
     if let Some(run) = failed.as_ref().filter(|run| run.oom_kills == 0) {
-        remarks.push(format!("{policy}: below {limit} it was not killed for want of memory: {}.", run.outcome()));
+        remarks.push(format!("{policy}: below {limit} the OOM killer did not kill it: {}.", run.outcome()));
     }
     remarks
 }
