@@ -1,4 +1,4 @@
-//! [`Setting`]s that influence page sizes and their cost, as files.
+//! [`Setting`]: a file with a setting that influences page sizes or what they cost.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use super::pools::{NODES, nodes};
 use super::read::{self, HostError};
 use super::{HUGETLB, Root, THP};
 
-/// Files below /proc/sys with settings of memory management.
+/// Paths below /proc/sys.
 const SYSCTLS: [&str; 19] = [
     "kernel/numa_balancing",
     "kernel/randomize_va_space",
@@ -34,8 +34,7 @@ const SYSCTLS: [&str; 19] = [
     "vm/zone_reclaim_mode",
 ];
 
-/// Other files with settings.
-const SINGLE: [&str; 7] = [
+const OTHER_FILES: [&str; 7] = [
     "/sys/devices/system/cpu/cpufreq/boost",
     "/sys/devices/system/cpu/intel_pstate/no_turbo",
     "/sys/devices/system/cpu/online",
@@ -45,23 +44,24 @@ const SINGLE: [&str; 7] = [
     "/sys/kernel/mm/numa/demotion_enabled",
 ];
 
-/// The longest time in microseconds that an idle processor may take to wake up; a device that only root can read. Without a
-/// request it reads as 2,000 seconds (PM_QOS_CPU_LATENCY_DEFAULT_VALUE, include/linux/pm_qos.h).
+/// The device with the longest time, in microseconds, that an idle processor may take to wake up. Only root can read
+/// it. If no process has requested a limit, it reads as 2,000 seconds (PM_QOS_CPU_LATENCY_DEFAULT_VALUE,
+/// include/linux/pm_qos.h).
 pub const IDLE_LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// Files in the same directories that are counters or never change.
+/// Files in the THP directories that are not settings: counters, and a constant.
 const NOT_SETTINGS: [&str; 3] = ["pages_collapsed", "full_scans", "hpage_pmd_size"];
 
-/// A file that contains a setting.
+/// A file with one setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
     path: String,
-    /// The file with the number of surplus pages, where the setting is the size of a pool.
+    /// If the setting is the size of a hugetlb pool: the file with the number of its surplus pages.
     surplus: Option<String>,
 }
 
 impl Setting {
-    /// Its path on the running host.
+    /// Its absolute path on the host, without the root of a captured tree.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -72,24 +72,24 @@ pub fn list(root: &Root) -> Result<Vec<Setting>, HostError> {
     let mut paths = thp(root)?;
     paths.extend(pools(root)?);
     paths.extend(SYSCTLS.map(|name| format!("/proc/sys/{name}")));
-    paths.extend(SINGLE.map(String::from));
-    paths.extend(governors(root)?);
+    paths.extend(OTHER_FILES.map(String::from));
+    paths.extend(cpufreq_policies(root)?);
     let setting = |path: String| {
         let surplus = path.strip_suffix("/nr_hugepages").map(|pool| format!("{pool}/surplus_hugepages"));
         Setting { path, surplus }
     };
-    // A setting that cannot be checked stays in the list; its value is unknown.
+    // If this check fails, the setting stays in the list, and its value will be unknown.
     let exists = |setting: &Setting| root.has_file(&setting.path).unwrap_or(true);
     let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(exists).collect();
-    // On the running host the file is a device, in a captured tree a regular file. Reading anything else might block.
+    // On the running host this is a device, in a captured tree a regular file. Opening anything else might block.
     let is_device = || Path::new(IDLE_LATENCY).metadata().is_ok_and(|it| it.file_type().is_char_device());
     let idle_latency = Some(setting(IDLE_LATENCY.to_string()));
     settings.extend(idle_latency.filter(|setting| exists(setting) || root.is_live() && is_device()));
     Ok(settings)
 }
 
-/// The current values. A file that vanished (a processor was taken offline) is absent. The value of a file that cannot be read is
-/// `unknown: ` with the reason, which is not a word of any setting.
+/// The current values by path. A file that has vanished is absent (a processor was taken offline). If a file cannot be
+/// read, its value is `unknown: ` and the reason, which cannot be the value of any setting.
 pub fn values(root: &Root, settings: &[Setting]) -> BTreeMap<String, String> {
     settings.iter().filter_map(|setting| Some((setting.path.clone(), value(root, setting)?))).collect()
 }
@@ -112,8 +112,8 @@ fn value_or_error(read: io::Result<String>) -> Option<String> {
     if_exists(read).unwrap_or_else(|error| Some(format!("unknown: {error}")))
 }
 
-/// The limit in microseconds from the device, a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_read); absent
-/// except for root.
+/// The value of [`IDLE_LATENCY`]: the device contains a binary number of 32 bits (kernel/power/qos.c,
+/// cpu_latency_qos_read). `None` without the permission to read it.
 fn idle_latency(root: &Root) -> Option<String> {
     let mut bytes = [0; 4];
     let read = root.file(IDLE_LATENCY).and_then(|mut device| device.read_exact(&mut bytes));
@@ -123,8 +123,9 @@ fn idle_latency(root: &Root) -> Option<String> {
     }
 }
 
-/// The persistent pages of a pool. `nr_hugepages` reads as all pages of the pool, including surplus pages, which come and go with
-/// the programs that use them; the setting is the number of the others (mm/hugetlb.c, `persistent_huge_pages`).
+/// The number of persistent pages of a pool, which is the setting (`persistent_huge_pages`, mm/hugetlb.c).
+/// `nr_hugepages` reads as the number of all pages, including surplus pages, which come and go with the programs that
+/// use them.
 fn persistent_pages(pages: &str, surplus: &str) -> String {
     match (pages.trim().parse::<u64>(), surplus.trim().parse::<u64>()) {
         (Ok(pages), Ok(surplus)) => pages.saturating_sub(surplus).to_string(),
@@ -143,8 +144,8 @@ fn thp(root: &Root) -> Result<Vec<String>, HostError> {
     Ok(files)
 }
 
-/// The pools of the system and, on a machine with several NUMA nodes, of each node. `nr_hugepages_mempolicy` and
-/// `vm.nr_hugepages` are other names of the same numbers.
+/// Files of the hugetlb pools: of the whole system and, on a machine with several NUMA nodes, of each node.
+/// `nr_hugepages_mempolicy` and `vm.nr_hugepages` are left out because they duplicate `nr_hugepages`.
 fn pools(root: &Root) -> Result<Vec<String>, HostError> {
     let nodes = nodes(root)?;
     let of_nodes = nodes.iter().filter(|_| nodes.len() > 1).map(|node| format!("{NODES}/node{node}/hugepages"));
@@ -158,7 +159,7 @@ fn pools(root: &Root) -> Result<Vec<String>, HostError> {
     Ok(files)
 }
 
-fn governors(root: &Root) -> Result<Vec<String>, HostError> {
+fn cpufreq_policies(root: &Root) -> Result<Vec<String>, HostError> {
     const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
     let policies = absent::names(root, CPUFREQ)?.into_iter().filter(|name| name.starts_with("policy"));
     let files = policies
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_idle_latency_is_a_number_in_binary() {
+    fn the_idle_latency_is_a_binary_number() {
         let tree = tempfile::tempdir().unwrap();
         let root = root(&tree);
         assert_eq!(idle_latency(&root), None);
@@ -187,11 +188,11 @@ mod tests {
         std::fs::write(root.under(IDLE_LATENCY), 20i32.to_ne_bytes()).unwrap();
         assert_eq!(idle_latency(&root).as_deref(), Some("20"));
         std::fs::write(root.under(IDLE_LATENCY), "20").unwrap();
-        assert!(idle_latency(&root).is_some_and(|value| value.starts_with("unknown: ")), "two bytes are no number");
+        assert!(idle_latency(&root).is_some_and(|value| value.starts_with("unknown: ")), "two bytes are not a number");
     }
 
     #[test]
-    fn a_captured_tree_has_the_idle_latency_as_a_file_or_not_at_all() {
+    fn in_a_captured_tree_the_idle_latency_is_absent_or_a_regular_file() {
         let tree = tempfile::tempdir().unwrap();
         let root = root(&tree);
         let has = || list(&root).unwrap().iter().any(|setting| setting.path == IDLE_LATENCY);

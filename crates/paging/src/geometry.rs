@@ -2,9 +2,9 @@
 //!
 //! The rule is the same for every format with 8-byte entries: a table of one page holds `page / 8` entries, so a level
 //! resolves `log2(page) - 3` bits (Arm ARM D8.2, arch/arm64/include/asm/pgtable-hwdef.h; Intel SDM vol. 3 chapter 5;
-//! RISC-V privileged specification, "Sv39"). Levels count from the leaf table: level 0 holds pages. Only the root table
-//! may be smaller than a page (arm64) or larger: concatenated tables of arm64 stage 2, the four tables of a RISC-V
-//! G-stage root.
+//! RISC-V privileged specification, "Sv39"). Level 0 is the lowest level: its entries map pages. Every table below the
+//! root has the size of a page. The root may be smaller (arm64) or larger (up to sixteen concatenated tables of arm64
+//! stage 2, the 16K root of a RISC-V G-stage).
 
 use crate::address::{InputAddress, OutputAddress};
 use crate::error::Error;
@@ -17,8 +17,9 @@ pub const ENTRY_BYTES: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     page_shift: u8,
-    /// Index bits of tables below the root, and of the root.
+    /// Index bits of a table below the root.
     index_bits: u8,
+    /// Index bits of the root.
     root_bits: u8,
     levels: u8,
     input_bits: u8,
@@ -30,8 +31,8 @@ impl Geometry {
     /// Tables of `levels` levels over pages of `1 << page_shift` bytes that translate addresses of `input_bits` bits to
     /// addresses of `output_bits` bits.
     ///
-    /// The root resolves the bits that the levels below leave: fewer than a page of entries resolves, or up to four
-    /// more (sixteen concatenated tables).
+    /// The root resolves the bits that the levels below it do not: at least one, and at most four more than another
+    /// table (sixteen concatenated tables).
     pub const fn new(page_shift: u8, levels: u8, input_bits: u8, output_bits: u8, extension: Extension) -> Geometry {
         let index_bits = page_shift - 3;
         let root_bits = input_bits as i32 - page_shift as i32 - (levels as i32 - 1) * index_bits as i32;
@@ -40,12 +41,12 @@ impl Geometry {
         Geometry { page_shift, index_bits, root_bits, levels, input_bits, output_bits, extension }
     }
 
-    /// The same shape for input addresses with another value above the resolved bits.
+    /// The same shape, but with another required value of the bits above the input bits.
     pub const fn with_extension(self, extension: Extension) -> Geometry {
         Geometry { extension, ..self }
     }
 
-    /// The same shape for output addresses of `output_bits` bits.
+    /// The same shape, but for output addresses of `output_bits` bits.
     pub(crate) const fn with_output_bits(self, output_bits: u8) -> Geometry {
         Geometry { output_bits, ..self }
     }
@@ -55,12 +56,12 @@ impl Geometry {
         self.page_shift
     }
 
-    /// The page size in bytes. An entry of level 0 maps a page, and a table below the root has this size.
+    /// The page size in bytes, which is also the size of every table below the root.
     pub const fn page_bytes(self) -> u64 {
         1 << self.page_shift
     }
 
-    /// The number of levels; the root is at `levels() - 1`.
+    /// The number of levels, including the root.
     pub const fn levels(self) -> u8 {
         self.levels
     }
@@ -108,7 +109,7 @@ impl Geometry {
         1 << if level == self.root_level() { self.root_bits } else { self.index_bits }
     }
 
-    /// Size of a table at `level` in bytes, concatenated tables together.
+    /// Size of a table at `level` in bytes. Concatenated root tables count as one table.
     pub const fn table_bytes(self, level: u8) -> u64 {
         self.entries(level) * ENTRY_BYTES
     }
@@ -119,7 +120,7 @@ impl Geometry {
         (resolved >> self.shift(level)) & (self.entries(level) - 1)
     }
 
-    /// The address of the entry for `va` in the table at `table`, of `level`.
+    /// The output address of the entry for `va` in the table of level `level` that begins at `table`.
     #[inline]
     pub fn entry_address(self, table: OutputAddress, level: u8, va: InputAddress) -> OutputAddress {
         table + self.index(level, va.0) * ENTRY_BYTES
@@ -148,10 +149,10 @@ impl Geometry {
         })
     }
 
-    /// Whether `va` is canonical: whether the tables can translate it at all.
+    /// Whether `va` is canonical: the bits above the input bits have the required value.
     #[inline]
     pub const fn is_canonical(self, va: InputAddress) -> bool {
-        // After adding this, the canonical addresses are those below a power of two.
+        // Adding this moves the canonical addresses to 0..1 << input_bits.
         let bias = match self.extension {
             Extension::Zero => 0,
             Extension::Ones => 1 << self.input_bits,
@@ -160,11 +161,11 @@ impl Geometry {
         va.0.wrapping_add(bias) >> self.input_bits == 0
     }
 
-    /// The resolved addresses of a range: the first, and the end.
+    /// The resolved first address and the resolved end (exclusive) of a range.
     ///
     /// # Errors
-    /// The range is empty, not aligned to pages, has an address that is not canonical, or crosses the hole between the
-    /// two halves.
+    /// The range is empty or not aligned to pages, its first or last address is not canonical, it crosses the hole
+    /// between the two halves, or it wraps around.
     pub fn range(self, va: InputAddress, bytes: u64) -> Result<(u64, u64), Error> {
         self.aligned("input address", va.0)?;
         self.aligned("length", bytes)?;
@@ -186,10 +187,10 @@ impl Geometry {
         Ok((first, last + 1))
     }
 
-    /// Checks that output addresses are aligned and have no more than the format's output bits.
+    /// Checks that a range of output addresses is aligned and fits in the output bits. `bytes` must not be 0.
     ///
     /// # Errors
-    /// The address is misaligned or has too many bits; the error says which.
+    /// The first address is misaligned, or the last one has too many bits.
     pub fn output(self, pa: OutputAddress, bytes: u64) -> Result<(), Error> {
         self.aligned("output address", pa.0)?;
         match pa.checked_add(bytes - 1) {
@@ -209,11 +210,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_those_of_the_specifications() {
-        // Intel SDM vol. 3, figure "linear-address translation with 4-level paging".
+    fn shifts_and_table_sizes_match_the_specifications() {
+        // Intel SDM vol. 3, figure "Linear-Address Translation to a 4-KByte Page Using 4-Level Paging".
         let x86 = Geometry::new(12, 4, 48, 52, Extension::Sign);
         assert_eq!([3, 2, 1, 0].map(|level| x86.shift(level)), [39, 30, 21, 12]);
-        // Arm ARM D8.2: 16K granule, 48 bits: one bit at the first level, then eleven each.
+        // Arm ARM D8.2, 16K granule, 48 bits: the root resolves one bit, each lower level eleven.
         let arm = Geometry::new(14, 4, 48, 48, Extension::Zero);
         assert_eq!([3, 2, 1, 0].map(|level| arm.entries(level)), [2, 2048, 2048, 2048]);
         // Sv39x4: the root has 2048 entries.
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_kept_apart() {
+    fn ranges_do_not_cross_the_hole_between_the_halves() {
         let sign = Geometry::new(12, 3, 39, 56, Extension::Sign);
         let canonical = |va| sign.is_canonical(InputAddress(va));
         assert!(canonical(0x3f_ffff_ffff) && canonical(0xffff_ffc0_0000_0000));

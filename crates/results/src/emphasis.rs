@@ -2,7 +2,6 @@
 
 use crate::text::fold;
 
-/// How a part of a line is emphasised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Emphasis {
     #[default]
@@ -15,14 +14,14 @@ pub enum Emphasis {
     Good,
     /// A loss, or a failure.
     Bad,
-    /// Something to be read with care.
+    /// A result to treat with care.
     Doubtful,
 }
 
 /// A part of a line with one emphasis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The text, without line breaks; safe to print.
+    /// Without line breaks; safe to print.
     pub text: String,
     pub emphasis: Emphasis,
 }
@@ -35,30 +34,29 @@ impl Span {
         Span { text: text.into(), emphasis }
     }
 
-    /// A span without emphasis.
     pub fn plain(text: impl Into<String>) -> Span {
         Span::new(text, Emphasis::None)
     }
 }
 
-/// The lines without emphasis.
+/// The text of the lines, joined by line breaks.
 pub fn without_emphasis(lines: &[Line]) -> String {
     let line = |line: &Line| line.iter().map(|span| span.text.as_str()).collect::<String>();
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Folds a text that begins with `lead`. Only the lead is emphasised.
+/// Folds `lead` and `rest` as one text. Only the lead is emphasised, over several lines if it is folded.
 pub(crate) fn folded(lead: Span, rest: &str, width: usize, indent: usize) -> Vec<Line> {
     let is_visible = |c: &char| !c.is_whitespace();
-    let mut left = lead.text.chars().filter(is_visible).count();
+    let mut remaining = lead.text.chars().filter(is_visible).count();
     let text = fold(&format!("{}{rest}", lead.text), width, indent);
     let line = |line: &str| {
         let mut split = 0;
         for (at, c) in line.char_indices() {
-            if left == 0 {
+            if remaining == 0 {
                 break;
             }
-            left -= usize::from(is_visible(&c));
+            remaining -= usize::from(is_visible(&c));
             split = at + c.len_utf8();
         }
         let (emphasised, plain) = line.split_at(split);
@@ -73,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lead_is_emphasised_over_the_end_of_a_line() {
+    fn emphasises_a_lead_across_line_breaks() {
         let lines = folded(Span::new("thp is the best of 5", Emphasis::Strong), " (wall time)", 12, 2);
         assert_eq!(without_emphasis(&lines), "thp is the\n  best of 5\n  (wall\n  time)");
         let strong = |line: &Line| line.iter().filter(|span| span.emphasis == Emphasis::Strong).count();

@@ -76,6 +76,11 @@ impl Explained<'_> {
         printable(&self.comparison.design.arms[self.arm].label)
     }
 
+    /// The parts; `None` if no block has all arms.
+    pub(crate) fn parts(&self) -> Option<&Parts> {
+        self.analysis.parts.as_ref()
+    }
+
     /// `thp takes 13.7 % less user time: 4.6 (3.1 to 6.0) by reach, 9.1 (7.3 to 10.9) by placement of frames; system time is
     /// unchanged`
     fn sentence(&self) -> Option<String> {

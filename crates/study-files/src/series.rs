@@ -1,7 +1,8 @@
-//! Series of sizes: the bytes that each size takes, derived by exact arithmetic for each page table layout, and measured.
+//! [`Series`]: for each of several sizes, the bytes that the kernel holds. They are derived by exact arithmetic for
+//! each layout, and measured on hosts.
 //!
-//! Derived and measured values are columns of one table, and each column is labelled. A measured column has the layout of its
-//! host, so it can be compared with the derived column size by size.
+//! Derived and measured values are columns of one table, and each column is labelled. A measured column is compared
+//! with the derived column for the layout of its host, size by size.
 
 use serde::Serialize;
 
@@ -12,20 +13,20 @@ use study::metric::Provenance;
 pub struct Series {
     /// The name of the series, which is also the name of the workload that measures it.
     pub name: String,
-    /// The derived and measured quantity, by its name in the program.
+    /// The quantity that is derived and measured, by pagelab's name for it.
     pub what: String,
     /// The sizes in bytes.
     pub sizes: Vec<u64>,
-    /// The largest measured size, in bytes.
+    /// The largest size to measure, in bytes. Larger sizes are only derived.
     pub measured_bytes: u64,
-    /// The derived layouts: page table formats, some with a leaf size.
+    /// The layouts to derive: page table formats, some with a leaf size.
     pub layouts: Vec<String>,
-    /// Source of the arithmetic.
+    /// The arithmetic and where it comes from, in words.
     pub source: String,
 }
 
 impl Series {
-    /// The sizes that are measured.
+    /// The sizes to measure.
     pub fn measured(&self) -> impl Iterator<Item = u64> {
         self.sizes.iter().copied().filter(|bytes| *bytes <= self.measured_bytes)
     }
@@ -43,7 +44,7 @@ pub struct Column {
     pub name: String,
     /// Derived or measured.
     pub provenance: Provenance,
-    /// Bytes held for each size; absent if not measured.
+    /// Bytes held for each size of the series. `None` if there is no value for this size.
     pub held_bytes: Vec<Option<f64>>,
     /// For a measured column: the layout of the host, if it is one of the series' layouts.
     pub layout: Option<String>,
@@ -66,16 +67,16 @@ pub struct Filled {
 pub enum Agreement {
     /// The series does not contain the host's layout.
     NoLayout,
-    /// Every measured size equals the derived one.
+    /// All measured values equal the derived ones.
     All {
-        /// Number of measured sizes.
+        /// Number of sizes with both values.
         sizes: usize,
     },
-    /// Some measured sizes differ.
+    /// Some measured values differ from the derived ones.
     Others {
-        /// Size, derived and measured value of each that differs, in bytes.
+        /// The sizes with different values: size, derived and measured value, all in bytes.
         others: Vec<(u64, f64, f64)>,
-        /// Number of measured sizes.
+        /// Number of sizes with both values.
         sizes: usize,
     },
 }

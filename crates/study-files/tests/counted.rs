@@ -19,7 +19,7 @@ fn document() -> Value {
             "instruction": { "ns": [0.1, 0.3], "basis": "assumed", "source": "a core" },
             "cost": [{ "event": "read", "instructions": [50, 51], "basis": "counted", "source": "a function" },
                      { "event": "flush", "ns": [5, 50], "basis": "published", "source": "a message" }],
-            "kernels": { "what": "patched kernels", "source": "a page", "saving": [
+            "kernels": { "what": "patched kernels", "source": "a page", "changes": [
                 { "phase": "enable", "backing": "pages", "variant": "skip", "change": "-39.9%" }] },
         },
     })
@@ -40,8 +40,8 @@ fn costs_and_published_figures_are_read() {
     assert_eq!((counted.costs.events[0].basis, counted.costs.events[0].ns), (Basis::Counted, Range::default()));
     assert!((counted.published[0].saved - 0.331).abs() < 1e-9);
     let kernels = counted.kernels.unwrap();
-    assert_eq!(kernels.saved("enable", "pages", "skip"), Some("-39.9%"));
-    assert_eq!(kernels.saved("clear", "pages", "skip"), None);
+    assert_eq!(kernels.change("enable", "pages", "skip"), Some("-39.9%"));
+    assert_eq!(kernels.change("clear", "pages", "skip"), None);
     assert_eq!(definition.published.len(), 1, "figures of counted work belong to no policy");
     let without = read(|document| {
         document.as_object_mut().unwrap().remove("counted");
@@ -61,11 +61,15 @@ fn invalid_keys_are_refused_by_name() {
         ("/counted/cost/0/instructions", json!([51, 50]), "counted: cost of \"read\": expected two numbers"),
         ("/counted/cost/0/source", json!(" "), "counted: cost of \"read\": source: expected the source of the cost"),
         (
-            "/counted/kernels/saving/0/variant",
+            "/counted/kernels/changes/0/variant",
             json!("skip-all"),
-            "counted.kernels.saving.variant: there is no \"skip-all\"",
+            "counted.kernels.changes.variant: there is no \"skip-all\"",
         ),
-        ("/counted/kernels/saving/0/change", json!("39.9"), "change: expected a signed percentage"),
+        (
+            "/counted/kernels/changes/0/change",
+            json!("39.9"),
+            "counted.kernels.changes.change: expected a signed percentage",
+        ),
         ("/published/0/counted/variant", json!("skip-all"), "published.counted.variant: there is no \"skip-all\""),
         ("/published/0/policy", json!("thp"), "counted: published \"a round\": a figure of counted work has `change`"),
     ];

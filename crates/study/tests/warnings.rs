@@ -166,7 +166,7 @@ fn cpu_time_decides_if_the_first_process_ends_early() {
 }
 
 #[test]
-fn a_program_that_runs_for_a_set_time_is_judged_by_what_it_prints() {
+fn equal_wall_times_are_warned_of_if_the_program_prints_figures_that_differ() {
     use study::metric::{Direction, Metric, Observation, Unit};
     let with = |wall_s: fn(u32) -> f64, rate: fn(u32) -> f64, primary: &str| {
         let mut all = trials(2, 8, |_, block| wall_s(block));
@@ -181,7 +181,7 @@ fn a_program_that_runs_for_a_set_time_is_judged_by_what_it_prints() {
     let set: fn(u32) -> f64 = |block| 5.0 + 0.001 * f64::from(block % 2);
     let varied: fn(u32) -> f64 = |block| 100.0 + f64::from(block % 3);
     let warned = with(set, varied, names::WALL_S);
-    assert_eq!(warned[0].remedy(), "compare what it prints: --primary tps");
+    assert_eq!(warned[0].remedy(), "then compare what it prints: --primary tps");
     assert!(matches!(&warned[..], [Warning::FixedTime { metric, .. }] if metric == "tps"), "{warned:?}");
     assert_eq!(with(set, varied, "tps"), []);
     assert_eq!(with(set, |_| 100.0, names::WALL_S), [], "nothing differs");

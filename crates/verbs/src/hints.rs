@@ -41,10 +41,10 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
             Some("The numbers of the stored comparisons: pagelab list comparisons".to_owned())
         }
         ErrorKind::InvalidSubcommand if verb == "help" => Some("The options of a verb: pagelab VERB --help".to_owned()),
-        ErrorKind::UnknownArgument if has_two_values(words, &["--kernel"]) => {
+        ErrorKind::UnknownArgument if two_values(words, &["--kernel"]).is_some() => {
             Some("For several kernels, repeat the option: --kernel IMAGE --kernel IMAGE".to_owned())
         }
-        ErrorKind::UnknownArgument if has_two_values(words, &["-p", "--policy"]) => {
+        ErrorKind::UnknownArgument if two_values(words, &["-p", "--policy"]).is_some_and(are_policies) => {
             Some("Several policies are separated by commas: -p base,thp".to_owned())
         }
         ErrorKind::UnknownArgument if verb == "compare" => {
@@ -59,11 +59,18 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
     }
 }
 
-/// Whether one of these options is followed by two words.
-fn has_two_values(words: &[OsString], options: &[&str]) -> bool {
+/// The two words that follow one of these options, before the command.
+fn two_values<'a>(words: &'a [OsString], options: &[&str]) -> Option<[&'a OsString; 2]> {
     let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
-    let is_one = |word: &OsString| options.iter().any(|option| word == option);
-    words.windows(3).any(|three| is_one(&three[0]) && !is_option(&three[1]) && !is_option(&three[2]))
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let is_found = |three: &&[OsString]| {
+        options.iter().any(|option| three[0] == *option) && !is_option(&three[1]) && !is_option(&three[2])
+    };
+    words[..end].windows(3).find(is_found).map(|three| [&three[1], &three[2]])
+}
+
+fn are_policies(words: [&OsString; 2]) -> bool {
+    words.iter().all(|word| word.to_str().is_some_and(|word| word.parse::<policy::Policy>().is_ok()))
 }
 
 #[cfg(test)]
@@ -85,6 +92,8 @@ mod tests {
         assert!(hint(ErrorKind::ValueValidation, "pagelab show last").contains("pagelab list comparisons"));
         assert!(hint(ErrorKind::UnknownArgument, "pagelab compare --kernel a b -- x").contains("repeat the option"));
         assert!(hint(ErrorKind::UnknownArgument, "pagelab compare -p base thp -- x").contains("-p base,thp"));
+        assert_eq!(hint(ErrorKind::UnknownArgument, "pagelab compare --odd -- ssh -p base thp"), "");
+        assert_eq!(hint(ErrorKind::UnknownArgument, "pagelab inspect -q thp sort"), "");
         assert!(hint(ErrorKind::InvalidSubcommand, "pagelab help compare -h").ends_with("pagelab VERB --help"));
         assert_eq!(hint(ErrorKind::UnknownArgument, "pagelab compare --odd -- x --runs"), "");
     }

@@ -6,7 +6,7 @@ use paging::Format;
 use paging::InputAddress;
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage2::Arm64Stage2;
-use study_files::counted::{Case, Counted, Counts, Figure};
+use study_files::counted::{Case, Counted, Counts, Figure, KernelChange};
 
 /// The name of this count in study files.
 pub const NAME: &str = "stage2-split";
@@ -65,9 +65,9 @@ pub fn unknown(counted: &Counted) -> Option<String> {
         let names: Vec<String> = counted.published.iter().map(|figure| part(figure).clone()).collect();
         unknown_name(key, &names, known)
     };
-    let of_kernels = |key, at: usize, known: &[&str]| {
-        let places = counted.kernels.iter().flat_map(|kernels| &kernels.changes);
-        unknown_name(key, &places.map(|(place, _)| place[at].clone()).collect::<Vec<_>>(), known)
+    let of_kernels = |key, part: fn(&KernelChange) -> &String, known: &[&str]| {
+        let changes = counted.kernels.iter().flat_map(|kernels| &kernels.changes);
+        unknown_name(key, &changes.map(|one| part(one).clone()).collect::<Vec<_>>(), known)
     };
     unknown_name("counted.what", std::slice::from_ref(&counted.what), &[NAME])
         .or_else(|| unknown_name("counted.granules", &counted.granules, &GRANULES.map(|(name, _)| name)))
@@ -76,8 +76,8 @@ pub fn unknown(counted: &Counted) -> Option<String> {
         .or_else(|| without.map(|event| format!("counted.cost: expected a cost of the event {event:?}, found none")))
         .or_else(|| of_figures("published.counted.phase", |figure| &figure.phase, &PHASES))
         .or_else(|| of_figures("published.counted.backing", |figure| &figure.backing, &BACKINGS.map(|(name, _)| name)))
-        .or_else(|| of_kernels("counted.kernels.saving.phase", 0, &PHASES))
-        .or_else(|| of_kernels("counted.kernels.saving.backing", 1, &BACKINGS.map(|(name, _)| name)))
+        .or_else(|| of_kernels("counted.kernels.changes.phase", |one| &one.phase, &PHASES))
+        .or_else(|| of_kernels("counted.kernels.changes.backing", |one| &one.backing, &BACKINGS.map(|(name, _)| name)))
 }
 
 fn unknown_name(key: &str, names: &[String], known: &[&str]) -> Option<String> {

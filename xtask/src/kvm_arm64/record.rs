@@ -1,4 +1,4 @@
-//! A measurement of KVM's eager split, with its results ([`Record`]).
+//! [`Record`]: the results of a measurement of KVM's eager page splitting.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,37 +9,36 @@ use super::measure::{Bench, Counted, GuestOutput, Memory, Phase};
 use crate::dist::Target;
 use crate::linux::Granule;
 
-/// A measurement with its results.
+/// The results for kernels of one base page size, and what they were measured with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Base page size of the kernels.
     pub granule: Granule,
-    /// Size of the logged memory.
+    /// Size of the memory with dirty logging.
     pub memory: Memory,
-    /// The number of bytes that KVM split at a time.
+    /// Bytes that KVM splits at a time (KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE).
     pub chunk_bytes: u64,
-    /// The package of the kernels' source, with its version.
+    /// Package of the kernels' source, with its version.
     pub source: String,
-    /// The version of the compiler.
+    /// First line of the compiler's `--version` output.
     pub compiler: String,
-    /// The version of the emulator.
+    /// The emulator's version, and the processor that it emulates.
     pub emulator: String,
-    /// The commit of the program that measured.
+    /// Commit of pagelab in the guest; empty until the first kernel is added.
     pub commit: String,
-    /// The date in ISO 8601 format.
+    /// UTC date in ISO 8601 format.
     pub date: String,
-    /// The results of each kernel.
     pub kernels: Vec<Kernel>,
 }
 
 /// The results of one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// The name of the variant.
+    /// Name of the kernel variant.
     pub variant: String,
-    /// The duration of its phases.
+    /// Instructions of each phase.
     pub phases: Vec<Phase>,
-    /// The counts of the kernel that is the same except that it has counters.
+    /// Counts from a second build of the same kernel, which has counters.
     pub counted: Vec<Counted>,
 }
 
@@ -60,9 +59,9 @@ impl Record {
     }
 
     /// Adds the results of a kernel.
-    pub fn add(&mut self, variant: &str, seen: GuestOutput, counted: Vec<Counted>) {
-        self.commit = seen.commit;
-        self.kernels.push(Kernel { variant: variant.to_owned(), phases: seen.phases, counted });
+    pub fn add(&mut self, variant: &str, output: GuestOutput, counted: Vec<Counted>) {
+        self.commit = output.commit;
+        self.kernels.push(Kernel { variant: variant.to_owned(), phases: output.phases, counted });
     }
 }
 
@@ -74,7 +73,7 @@ impl Kernel {
     }
 }
 
-/// The first line of a program's `--version` output.
+/// The first line of a program's `--version` output; empty if the program cannot be run.
 fn version(program: &str) -> String {
     let output = Command::new(program).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Runs the tests of the workspace, with nextest if it is available, and in parallel the checks that measure no times.
+//! Runs the tests of the workspace, with nextest if it is available. In parallel, runs the steps that measure no times.
 
 use std::fs;
 use std::num::NonZero;
@@ -13,15 +13,15 @@ use super::watch::{Watch, Watched};
 use super::{apart, modules, times};
 use crate::command::succeed;
 
-/// Runs all tests of the workspace, including documentation tests, and at the same time guests and fuzz targets.
+/// Runs all tests of the workspace, including documentation tests, and in parallel the fuzz targets and guests.
 pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, String> {
     let skips = empty_skips(root)?;
     let nextest = Nextest::find_or_install(root);
-    // Everything is built once, at full priority. If a step at the lowest priority built it, that would hold cargo's
-    // lock for a long time.
+    // Everything is built here, at full priority. A build in a step with the lowest priority would hold cargo's lock
+    // for a long time.
     steps.take("build", || build_tests(root))?;
     let mut tally = std::thread::scope(|scope| {
-        let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
+        let parallel_steps = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
         let tests = steps.take("tests", || match &nextest {
             Ok(nextest) => by_nextest(root, nextest, modules, &skips),
             Err(problem) => {
@@ -29,7 +29,7 @@ pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, 
                 cargo_test(root, &[], modules, &skips)
             }
         });
-        let mut tally = apart.join().map_err(|_| "a step in parallel to the tests panicked".to_owned())?;
+        let mut tally = parallel_steps.join().map_err(|_| "a step in parallel to the tests panicked".to_owned())?;
         match tests {
             Ok(tests) => tally.add(tests),
             Err(problem) => tally.failed.push(Failure::of_test("tests", None).because(problem)),
@@ -40,8 +40,8 @@ pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, 
     Ok(tally)
 }
 
-/// Builds the programs and the recorder, which tests start. The whole workspace must be built: for a subset of packages,
-/// cargo selects other features of shared dependencies and compiles them a second time.
+/// Builds the programs and the recorder, which tests start. Builds the whole workspace: for a subset of packages, cargo
+/// would select other features of shared dependencies and compile these a second time.
 pub fn build_programs(root: &Path) -> Result<(), String> {
     succeed(crate::cargo(root).args(["build", "--workspace", "--quiet"]))
 }
@@ -50,7 +50,7 @@ pub fn build_tests(root: &Path) -> Result<(), String> {
     succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"]))
 }
 
-/// Makes an empty file of skips, and returns its path.
+/// Creates the empty file in which tests record what they skip, and returns its path.
 pub fn empty_skips(root: &Path) -> Result<PathBuf, String> {
     let skips = root.join("target/test-skips.txt");
     fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
@@ -76,25 +76,25 @@ fn by_nextest(root: &Path, nextest: &Nextest, modules: Option<&Path>, skips: &Pa
 pub struct Run<'a> {
     /// Arguments of nextest that select what to build and run. If empty, the whole workspace.
     pub arguments: &'a [String],
-    /// The directory of the Python modules for tests.
+    /// Directory of the Python modules that tests need.
     pub modules: Option<&'a Path>,
-    /// The file of skips.
+    /// The file in which tests record what they skip.
     pub skips: Option<&'a Path>,
 }
 
 /// The results of a run of nextest.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// The cases of its report.
+    /// The test cases in nextest's report.
     pub cases: Vec<Case>,
     /// The state of the host during the run.
     pub host: Watched,
-    /// Why nextest failed.
+    /// Why nextest failed; `None` if it succeeded.
     pub problem: Option<String>,
 }
 
 impl Run<'_> {
-    /// Runs nextest until it ends.
+    /// Runs nextest and waits for it. If a test fails, that is a [`RunOutcome::problem`] and not an error.
     pub fn start(&self, root: &Path, nextest: &Nextest) -> Result<RunOutcome, String> {
         let profile = if std::env::var_os("CI").is_some_and(|value| value == "true") { "ci" } else { "default" };
         let report = report_path(root, profile);
@@ -107,8 +107,7 @@ impl Run<'_> {
         };
         command.envs(self.skips.map(|skips| (SKIPS, skips)));
         command.envs(self.modules.map(|directory| (modules::MODULES, directory)));
-        // One thread more than there are processors, because tests of signals, terminals and Slurm wait most of the
-        // time.
+        // One thread more than processors, because tests of signals, terminals and Slurm mostly wait.
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         command.arg("--test-threads").arg((processors + 1).to_string());
         validation::free_large_blocks();

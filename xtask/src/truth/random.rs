@@ -1,5 +1,5 @@
-//! Runs random programs of system calls and memory accesses natively, and compares them with their simulations ([`run`]). A
-//! program that differs is shrunk and printed.
+//! [`run`]: runs random scripts of system calls and memory accesses natively, and compares each with its simulation. If
+//! they differ, the script is shrunk and printed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use super::arguments::{RandomScripts, Until};
 use super::bench::Directory;
 use super::tools::Tools;
 
-/// The source of the interpreter of scripts.
+/// Source of the program that runs scripts.
 const INTERPRETER: &str = "crates/pagelab/tests/programs/script.c";
-/// The number of scripts after which memory is compacted again.
+/// Number of scripts that share one [`StablePageCache`]. A new one compacts memory if it is fragmented.
 const COMPACTION_INTERVAL: u64 = 50;
 
-/// Tries the selected scripts. Returns whether every difference is of a known kind.
+/// Tries the requested scripts. Returns whether all could be compared and every difference is of a known kind.
 pub fn run(root: &Path, tools: &Tools, requested: &RandomScripts, policies: &[&'static str]) -> Result<bool, String> {
     let directory = Directory::new("scripts").map_err(|why| why.to_string())?;
     let lab = Lab {
@@ -43,17 +43,17 @@ pub fn run(root: &Path, tools: &Tools, requested: &RandomScripts, policies: &[&'
     }
 }
 
-/// Tries the script in a file.
+/// Tries the script in a file. Returns whether it agrees with its simulation.
 fn run_given(scripts: &mut Scripts, file: &PathBuf) -> Result<bool, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let off = scripts.differences(&text).map_err(|problem| problem.to_string())?;
-    print(&off);
-    println!("{}", if off.is_empty() { "agrees" } else { "differs" });
-    // The given script need not be minimal, so its differences are not assigned to a kind.
-    Ok(off.is_empty())
+    let differences = scripts.differences(&text).map_err(|problem| problem.to_string())?;
+    print(&differences);
+    println!("{}", if differences.is_empty() { "agrees" } else { "differs" });
+    // Only the differences of a shrunk script can be of a known kind, and this script may not be shrunk.
+    Ok(differences.is_empty())
 }
 
-/// Tries one script after the other. Stops when `continues` returns false for the number of scripts so far.
+/// Tries the seeds from `first` on, as long as `continues` returns true for the number of scripts tried so far.
 fn run_random(
     scripts: &mut Scripts,
     directory: &Path,
@@ -61,10 +61,11 @@ fn run_random(
     continues: impl Fn(u64) -> bool,
 ) -> Result<bool, String> {
     let mut stable = None;
-    let (start, mut count, mut wrong, mut failed) = (Instant::now(), 0, 0, 0);
+    let (start, mut count, mut unknown, mut failed) = (Instant::now(), 0, 0, 0);
     let mut known: Vec<DifferenceKind> = Vec::new();
     while continues(count) {
         if count.is_multiple_of(COMPACTION_INTERVAL) {
+            // Memory is not compacted while the previous one exists.
             drop(stable.take());
             stable =
                 Some(StablePageCache::new(directory).map_err(|error| format!("{}: {error}", directory.display()))?);
@@ -72,26 +73,26 @@ fn run_random(
         let seed = first + count;
         let script = Script::random(seed);
         match scripts.differences(&script.text()) {
-            Ok(off) if off.is_empty() => {}
-            Ok(off) => {
+            Ok(differences) if differences.is_empty() => {}
+            Ok(differences) => {
                 println!("seed {seed} differs:");
-                print(&off);
-                let least = scripts.shrink(&script, &off);
-                println!("the shrunk script (--script FILE runs it again):\n{}", least.text());
-                match scripts.differences(&least.text()) {
-                    Ok(still_off) => {
-                        print(&still_off);
-                        match DifferenceKind::of(&off, &least, &still_off) {
+                print(&differences);
+                let shrunk = scripts.shrink(&script, &differences);
+                println!("the shrunk script (--script FILE runs it again):\n{}", shrunk.text());
+                match scripts.differences(&shrunk.text()) {
+                    Ok(shrunk_differences) => {
+                        print(&shrunk_differences);
+                        match DifferenceKind::of(&differences, &shrunk, &shrunk_differences) {
                             Some(kind) => {
                                 println!("  known: {}", kind.reason());
                                 known.push(kind);
                             }
-                            None => wrong += 1,
+                            None => unknown += 1,
                         }
                     }
                     Err(problem) => {
                         println!("  the shrunk script could not be compared: {problem}");
-                        wrong += 1;
+                        unknown += 1;
                     }
                 }
             }
@@ -105,12 +106,12 @@ fn run_random(
     let minutes = start.elapsed().as_secs_f64() / 60.0;
     let known = known.len();
     println!(
-        "{count} scripts from seed {first} on in {minutes:.1} min: {known} differ in a known way, {wrong} in an unknown way, \
+        "{count} scripts from seed {first} on in {minutes:.1} min: {known} differ in a known way, {unknown} in an unknown way, \
          {failed} not compared"
     );
-    Ok(wrong == 0 && failed == 0)
+    Ok(unknown == 0 && failed == 0)
 }
 
-fn print(off: &[Difference]) {
-    off.iter().for_each(|off| println!("  {off}"));
+fn print(differences: &[Difference]) {
+    differences.iter().for_each(|difference| println!("  {difference}"));
 }

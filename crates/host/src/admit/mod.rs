@@ -1,7 +1,7 @@
-//! Whether a host can provide a policy, what that needs, and how to make the policy permanent.
+//! Whether a host can provide a policy, which settings that needs, and how to make the policy permanent.
 //!
-//! [`lower`] turns an intent into the system settings that must be in force while a program runs under it (the tracer does the
-//! rest, for the program alone). It reads the current settings, so call it before a lease changes them.
+//! [`lower`] turns a policy into the system settings that must be in force while a program runs under it. The tracer
+//! does the rest, which affects only the program. Call `lower` before a lease changes the settings, because it reads them.
 
 mod direct_map;
 mod doctor;
@@ -23,7 +23,7 @@ pub use pool::not_granted;
 pub use terms::{Privilege, Terms};
 pub use transparent::thp_in_force;
 
-/// The version since which madvise(MADV_POPULATE_WRITE) exists (mm/madvise.c).
+/// The first version with madvise(MADV_POPULATE_WRITE) (mm/madvise.c).
 const POPULATE_WRITE: KernelVersion = KernelVersion(5, 14);
 
 /// A system setting and the value that it must have.
@@ -37,11 +37,11 @@ pub struct Setting {
 /// What a policy needs on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lowering {
-    /// The mechanisms, in one clause, for `Admission::Admitted`.
+    /// The mechanisms, joined by semicolons, for `Admission::Admitted`.
     pub mechanism: String,
-    /// The settings to lease, in this order; empty where the host is already as the policy needs it.
+    /// The settings to lease, in this order. Empty if the host already has the settings that the policy needs.
     pub settings: Vec<Setting>,
-    /// Further information, one sentence each: limits of what is proven, or of how much memory there is.
+    /// Limitations, one sentence each: what is not proven, or how much memory is available.
     pub notes: Vec<String>,
 }
 
@@ -64,30 +64,30 @@ pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Un
         Granularity::DirectMap(DirectMapLeaves::Mixed) => direct_map::lower_mixed(host)?,
     };
     let is_advised = matches!(policy.granularity, Granularity::Mthp(_) | Granularity::Thp);
-    let advice = is_advised && !policy.has(Modifier::NoHuge);
-    let disables = |modifier: &&Modifier| **modifier == Modifier::NoHuge && policy.granularity == Granularity::Base;
-    let mut means: Vec<String> = advice.then(|| advised(policy)).into_iter().collect();
-    means.extend((!lowering.mechanism.is_empty()).then_some(lowering.mechanism));
-    for modifier in policy.modifiers().iter().filter(|modifier| !disables(modifier)) {
-        means.push(modifier_means(*modifier, policy.granularity, host)?.into());
+    let injects_advice = is_advised && !policy.has(Modifier::NoHuge);
+    let is_implied = |modifier: &&Modifier| **modifier == Modifier::NoHuge && policy.granularity == Granularity::Base;
+    let mut mechanisms: Vec<String> = injects_advice.then(|| advice_mechanism(policy)).into_iter().collect();
+    mechanisms.extend((!lowering.mechanism.is_empty()).then_some(lowering.mechanism));
+    for modifier in policy.modifiers().iter().filter(|modifier| !is_implied(modifier)) {
+        mechanisms.push(mechanism_of(*modifier, policy.granularity, host)?.into());
     }
     if policy.touches_program() {
         terms.tracing.clone()?;
     }
     settable(&lowering.settings, host, terms)?;
-    let mechanism = if means.is_empty() { "nothing is touched".into() } else { means.join("; ") };
+    let mechanism = if mechanisms.is_empty() { "nothing is touched".into() } else { mechanisms.join("; ") };
     Ok(Lowering { mechanism, ..lowering })
 }
 
-fn advised(policy: &Policy) -> String {
-    let whole = "madvise(MADV_HUGEPAGE) injected after mmap and brk";
+fn advice_mechanism(policy: &Policy) -> String {
+    let injected = "madvise(MADV_HUGEPAGE) injected after mmap and brk";
     match policy.windows() {
-        Some(_) => format!("{whole} in a part of the windows, MADV_NOHUGEPAGE in the others"),
-        None => whole.into(),
+        Some(_) => format!("{injected} in a part of the windows, MADV_NOHUGEPAGE in the others"),
+        None => injected.into(),
     }
 }
 
-/// [`lower`], as the admission of an arm of a comparison.
+/// The result of [`lower`] as the admission of an arm in a comparison.
 pub fn admit(policy: &Policy, host: &Host, terms: &Terms) -> Admission {
     match lower(policy, host, terms) {
         Ok(lowering) => Admission::Admitted { mechanism: lowering.mechanism },
@@ -105,7 +105,7 @@ fn base() -> Lowering {
     Lowering { mechanism: DISABLED.into(), settings: Vec::new(), notes: vec![note.into()] }
 }
 
-fn modifier_means(modifier: Modifier, granularity: Granularity, host: &Host) -> Result<&'static str, Unsupported> {
+fn mechanism_of(modifier: Modifier, granularity: Granularity, host: &Host) -> Result<&'static str, Unsupported> {
     match modifier {
         Modifier::NoGuards => Ok("guard pages are left accessible at mprotect and mmap"),
         Modifier::NoHuge => Ok(DISABLED),
@@ -120,7 +120,7 @@ fn modifier_means(modifier: Modifier, granularity: Granularity, host: &Host) -> 
     }
 }
 
-/// Checks that the settings can be written here.
+/// Checks that the settings can be written. Only the first one is checked.
 fn settable(settings: &[Setting], host: &Host, terms: &Terms) -> Result<(), Unsupported> {
     let Some(first) = settings.first() else { return Ok(()) };
     let commands: Vec<String> = settings.iter().map(Setting::command).collect();
@@ -163,7 +163,7 @@ impl Setting {
     }
 }
 
-/// Sizes as text: `16K, 64K`.
+/// The sizes separated by commas: `16K, 64K`.
 fn list(sizes: &[PageSize]) -> String {
     let names: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
     names.join(", ")

@@ -1,4 +1,4 @@
-//! The crate aarch64-paging. It cannot translate a single address, so a walk of the address's page replaces that.
+//! The crate aarch64-paging. It cannot translate an address, so `leaf` visits the descriptors of the address's page.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -30,7 +30,7 @@ impl Translation<El1Attributes> for Tables {
         (NonNull::new(page.cast()).expect("no page is at zero"), PhysicalAddress(page as usize))
     }
 
-    /// Takes the page back.
+    /// Returns the page to the free list.
     ///
     /// # Safety
     /// As the trait requires; nothing more is needed.
@@ -77,7 +77,7 @@ impl Contender for Linear {
         "aarch64-paging"
     }
 
-    /// Unmapping releases all tables that are wholly covered.
+    /// `unmap` frees the tables that its range covers completely. This frees the other empty tables.
     fn begin(&mut self) {
         self.mapping.compact_subtables();
     }
@@ -92,19 +92,20 @@ impl Contender for Linear {
     }
 
     fn protect(&mut self, range: &Range) {
-        let read_only = self.mapping.modify_range(&Linear::region(range), &|_, descriptor| {
+        let modified = self.mapping.modify_range(&Linear::region(range), &|_, descriptor| {
             if descriptor.is_table() {
                 Ok(())
             } else {
                 descriptor.modify_flags(El1Attributes::READ_ONLY, El1Attributes::empty())
             }
         });
-        read_only.expect("all is mapped");
+        modified.expect("all is mapped");
     }
 
     fn unmap(&mut self, range: &Range) {
-        let nothing = (PhysicalAddress(0), El1Attributes::empty(), Constraints::NO_CONTIGUOUS_HINT);
-        self.mapping.map_range(&Linear::region(range), nothing.0, nothing.1, nothing.2).expect("all is mapped");
+        let (pa, flags) = (PhysicalAddress(0), El1Attributes::empty());
+        let constraints = Constraints::NO_CONTIGUOUS_HINT;
+        self.mapping.map_range(&Linear::region(range), pa, flags, constraints).expect("all is mapped");
     }
 
     #[inline]

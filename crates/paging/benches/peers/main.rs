@@ -3,19 +3,21 @@
 //! ```text
 //! cargo bench -p paging --bench peers -- [--bytes SIZE] [--rounds N]
 //! ```
-//! There are two scenes: `pages` is one range of `SIZE` (a number, optionally with G or M) in 4K pages; `mixed` is 64
-//! ranges of random lengths at random pages with the largest leaves that fit, one of them of 1G. In each round every
-//! contender of a format runs the same calls on the same ranges, one after the other: map all, translate random
-//! addresses, translate 64 of them over and over, protect all to read-only, unmap all. It does so twice, and only the
-//! second run is measured, so that no contender pays for caches that another one filled. Every contender takes its
-//! tables, zeroed, from one contiguous piece of memory with a free list. The results are compared by translating
-//! samples and by checking which addresses are writable.
+//! There are two scenes. `pages` is one range of `SIZE` (bytes, or a number followed by G or M) in 4K pages. `mixed` is
+//! 64 ranges, mapped with the largest leaves that fit. One of them begins at a multiple of 1G and is slightly longer
+//! than 1G. The others have random addresses and lengths.
 //!
-//! The output is the median time of pagelab and, for each peer, the ratio of its time to pagelab's: the median of the
-//! rounds with quartiles. A peer that keeps its empty tables when it unmaps saves the work of freeing them. This
-//! applies to x86_64 and page_table_multiarch.
+//! In each round, the contenders of a format take turns. Each makes the same calls on the same ranges: map all,
+//! translate random addresses, translate 64 of them over and over, make all read-only, unmap all. It does so twice, and
+//! only the second time is measured, so that no contender pays for caches that another one filled. Every contender
+//! takes zeroed tables from one contiguous piece of memory with a free list. The results are checked: samples must
+//! translate to the expected addresses, and must be writable only before they are protected.
 //!
-//! Without arguments it runs on 8 MiB, twice, so that tests can run it.
+//! The output is pagelab's median time and, for each peer, the ratio of its time to pagelab's: the median over the
+//! rounds, with quartiles. The peers x86_64 and page_table_multiarch keep empty tables when they unmap, which saves the
+//! work of freeing them.
+//!
+//! Without arguments it runs two rounds on 8 MiB, as a quick check.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -40,7 +42,7 @@ use paging::format::riscv::{RiscV, Stage};
 use paging::format::x86_64::X86_64;
 use scene::Scene;
 
-/// Limit for the tables of a contender, in bytes.
+/// Size in bytes of the memory from which one contender takes its tables.
 const TABLES_BYTES: u64 = 32 << 20;
 const OPERATIONS: [&str; 5] = ["map", "translate", "translate 64", "protect", "unmap"];
 
@@ -49,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(&arguments)
 }
 
-/// Runs all benchmarks. `arguments` are the command-line arguments after the program's name.
+/// Runs all benchmarks. `arguments` does not include the program's name.
 pub fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let (bytes, rounds) = read_arguments(arguments)?;
     println!("{:<8} {:<6} {:<13} {:>10}  peers: time / pagelab's", "format", "scene", "operation", "pagelab");
@@ -113,16 +115,16 @@ fn formats() -> Vec<(&'static str, Vec<Box<dyn Contender>>)> {
     ]
 }
 
-/// Microseconds of each operation, by contender and round.
+/// Microseconds, by contender, operation and round.
 type Times = Vec<[Vec<f64>; OPERATIONS.len()]>;
 
 fn measure(format: &str, scene: &Scene, contenders: &mut [Box<dyn Contender>], rounds: usize) {
     let mut times: Times = contenders.iter().map(|_| Default::default()).collect();
     for _ in 0..rounds {
         for (contender, times) in contenders.iter_mut().zip(&mut times) {
-            // The unmeasured round fills the caches for this contender and touches its memory for the first time.
-            one_round(&mut **contender, scene);
-            let measured = one_round(&mut **contender, scene);
+            // The first, unmeasured run fills the caches for this contender and faults in its memory.
+            run_operations(&mut **contender, scene);
+            let measured = run_operations(&mut **contender, scene);
             times.iter_mut().zip(measured).for_each(|(times, us)| times.push(us));
         }
     }
@@ -137,15 +139,15 @@ fn measure(format: &str, scene: &Scene, contenders: &mut [Box<dyn Contender>], r
     }
 }
 
-/// Runs one round and compares its results with the expected ones of the scene.
-fn one_round(contender: &mut dyn Contender, scene: &Scene) -> [f64; OPERATIONS.len()] {
+/// Runs all operations once, and checks the results. Returns the microseconds that each operation took.
+fn run_operations(contender: &mut dyn Contender, scene: &Scene) -> [f64; OPERATIONS.len()] {
     let name = contender.name();
     contender.begin();
     let map = us_of(|| scene.ranges.iter().for_each(|range| contender.map(range)));
     let mut sums = [0; 2];
     let translate = us_of(|| sums[0] = contender.sum(&scene.random));
-    let again = us_of(|| sums[1] = contender.sum(&scene.few));
-    assert_eq!(sums, scene.sums(), "{name} translates to the same addresses");
+    let translate_few = us_of(|| sums[1] = contender.sum(&scene.few));
+    assert_eq!(sums, scene.sums(), "{name}: wrong output addresses");
     for (va, pa) in scene.samples() {
         assert_eq!((contender.translate(va), contender.is_writable(va)), (Some(pa), true), "{name}: {va:#x}");
     }
@@ -157,7 +159,7 @@ fn one_round(contender: &mut dyn Contender, scene: &Scene) -> [f64; OPERATIONS.l
     for (va, _) in scene.samples() {
         assert_eq!(contender.translate(va), None, "{name}: {va:#x}");
     }
-    [map, translate, again, protect, unmap]
+    [map, translate, translate_few, protect, unmap]
 }
 
 fn us_of(work: impl FnOnce()) -> f64 {

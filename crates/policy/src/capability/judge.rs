@@ -1,4 +1,4 @@
-//! [`judge`]: whether the pages of a range have the wanted size.
+//! [`judge`]: decides whether the pages of a range have the wanted size.
 
 use super::Outcome;
 use crate::cause::Cause;
@@ -14,11 +14,12 @@ pub struct Wanted {
     pub end: u64,
     /// The wanted size.
     pub size: PageSize,
-    /// Whether the size is that of a leaf: PMD, PUD or a hugetlb page. Other sizes are sizes of folios behind base-page leaves.
+    /// Whether the pages must be mapped by leaves of this size (PMD, PUD, hugetlb). Otherwise a folio mapped by
+    /// base-page leaves is enough.
     pub is_leaf: bool,
 }
 
-/// How one page is mapped, in the order from worst to best.
+/// How a page is mapped, from worst to best: the derived order decides which page is the worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Grade {
     Small,
@@ -27,8 +28,8 @@ enum Grade {
     Large,
 }
 
-/// The outcome for a range with this present memory: the outcome of its worst page. If that is a refusal, `cause` is its
-/// cause.
+/// The outcome for a range, which is that of its worst page. `regions` is the memory that is present. `cause` is used
+/// only if the outcome is a refusal.
 pub fn judge(wanted: &Wanted, regions: &[Region], cause: Cause) -> Outcome {
     let inside = || regions.iter().filter(|region| region.end > wanted.start && region.start < wanted.end);
     let bytes = |region: &Region| region.end.min(wanted.end) - region.start.max(wanted.start);
@@ -45,7 +46,8 @@ pub fn judge(wanted: &Wanted, regions: &[Region], cause: Cause) -> Outcome {
         large_ratio: large_bytes as f64 / whole_bytes.max(1) as f64,
     };
     match (worst, leaf, folio) {
-        // Every way uses all of the memory, so a hole means that the kernel took memory away, not that it gave small pages.
+        // Every way of getting the pages touches the whole range. A hole therefore means that the kernel has taken
+        // memory away, not that it mapped small pages.
         _ if present_bytes < whole_bytes => {
             Outcome::Unknown { reason: format!("{} of it is not mapped", format_bytes(whole_bytes - present_bytes)) }
         }
@@ -97,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_large_and_so_is_a_larger_one() {
+    fn leaves_of_the_wanted_size_or_larger_are_large() {
         let regions = [region(0, 4 << 20, PMD, Folio::Whole(PMD))];
         let large = Outcome::Large { leaf: PMD, folio: Some(PMD) };
         assert_eq!((judged(PMD, &regions), judged(PageSize::K64, &regions)), (large.clone(), large));
     }
 
     #[test]
-    fn a_split_leaf_is_a_folio_only_and_a_whole_folio_of_a_smaller_size_is_large() {
+    fn a_split_leaf_is_folio_only_but_a_whole_folio_of_a_wanted_smaller_size_is_large() {
         let split = [region(0, 4 << 20, PageSize::K4, Folio::Whole(PMD))];
         assert_eq!(judged(PMD, &split), Outcome::FolioOnly { leaf: PageSize::K4, folio: PMD });
         let whole = [region(0, 4 << 20, PageSize::K4, Folio::Whole(PageSize::K64))];
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_small_page_is_a_refusal_with_its_share_and_a_hole_is_unknown() {
+    fn one_small_page_means_refused_and_a_hole_means_unknown() {
         let half = [region(0, 2 << 20, PMD, Folio::Whole(PMD))];
         let with_page = [half[0], region(2 << 20, 4 << 20, PageSize::K4, Folio::Whole(PageSize::K4))];
         let Outcome::Refused { large_ratio, .. } = judged(PMD, &with_page) else { panic!("not refused") };
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn folios_that_are_not_visible_are_unknown_and_the_zero_page_is_not_large() {
+    fn invisible_folios_are_unknown_and_the_zero_page_is_small() {
         let unseen = [region(0, 4 << 20, PageSize::K4, Folio::Unknown)];
         assert!(matches!(judged(PageSize::K64, &unseen), Outcome::Unknown { .. }));
         let mapping = Mapping { backing: Backing::Zero, leaf: PMD, folio: Folio::Whole(PMD) };

@@ -1,4 +1,4 @@
-//! [`recognise`]: the kind of a region, by names, files, addresses and shapes.
+//! [`recognise`]: finds the kind of a region by its names, files, addresses and shape.
 
 use super::group::{GLIBC_ARENA_BYTES, RESERVE_BYTES};
 use super::vma::VmaFacts;
@@ -8,13 +8,13 @@ use crate::kind::{Allocator, FilePart, Kind};
 /// Facts about the process that help to recognise a region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Files that are mapped as code, each listed once: the program and its libraries.
+    /// Paths of the files mapped executable: the program and its libraries. Consecutive duplicates are removed.
     pub code_files: Vec<String>,
-    /// Stack pointers of the threads other than the main one; empty where they cannot be read.
+    /// Stack pointers of all threads except the main thread; empty if they cannot be read.
     pub stacks: Vec<u64>,
     /// Whether the process has a KVM virtual machine open.
     pub has_guest: bool,
-    /// Whether the program was built by Go.
+    /// Whether this is a Go program.
     pub is_go: bool,
 }
 
@@ -34,7 +34,7 @@ impl Surroundings {
     }
 }
 
-/// The mappings next to a region, whether or not they touch it.
+/// The nearest mappings below and above a region. There may be a gap between them and the region.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Neighbours<'a> {
     /// The mapping before it.
@@ -80,7 +80,7 @@ fn file(vma: &VmaFacts) -> (Kind, String) {
     (Kind::File { path: vma.name.clone(), part }, "its file".into())
 }
 
-/// Recognises the part of a program's data that is not in its file (bss).
+/// Recognises the .bss section of a file: data that the file does not contain, directly after the data that it does.
 fn bss(first: &VmaFacts, before: Option<&VmaFacts>) -> Option<(Kind, String)> {
     let data = before.filter(|before| before.end == first.start && before.kind == VmaKind::PrivateFile)?;
     let is_data = data.is_writable() && first.is_writable() && first.name.is_empty() && !data.is_hugetlb();
@@ -88,8 +88,8 @@ fn bss(first: &VmaFacts, before: Option<&VmaFacts>) -> Option<(Kind, String)> {
     is_data.then(|| (kind(), "it follows the file's data, without being in the file (.bss)".into()))
 }
 
-/// Recognises code that a program has copied to anonymous memory, to get large pages for it (`node --use-largepages`). The
-/// copy has the addresses that the code had, so mappings of one file are on both sides.
+/// Recognises code that a program has moved to anonymous memory to get large pages for it (`node --use-largepages`).
+/// The addresses do not change, so the mappings directly below and above it still map the program's file.
 fn moved_text(vmas: &[VmaFacts], neighbours: Neighbours) -> Option<(Kind, String)> {
     let (before, after) = (neighbours.before?, neighbours.after?);
     let is_inside = before.end == vmas.first()?.start && after.start == vmas.last()?.end;
@@ -119,7 +119,7 @@ fn anonymous(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
     named(vmas).or_else(|| by_shape(vmas, around)).unwrap_or((Kind::Anonymous, String::new()))
 }
 
-/// Recognises a region by the name that the program gave to the memory (PR_SET_VMA_ANON_NAME).
+/// Recognises a region by a name that the program gave it (PR_SET_VMA_ANON_NAME). The longest named mapping decides.
 fn named(vmas: &[VmaFacts]) -> Option<(Kind, String)> {
     let longest = vmas.iter().filter(|vma| vma.given_name().is_some()).max_by_key(|vma| vma.length_bytes())?;
     let name = longest.given_name()?;
@@ -176,20 +176,20 @@ fn by_shape(vmas: &[VmaFacts], around: &Surroundings) -> Option<(Kind, String)> 
     })
 }
 
-/// Size of the arenas of Go's heap (`heapArenaBytes`, runtime/malloc.go, on 64-bit Linux).
+/// Size of Go's heap arenas (`heapArenaBytes`, runtime/malloc.go, on 64-bit Linux).
 const GO_ARENA_BYTES: u64 = 64 << 20;
-/// The smallest region that is taken for a Java heap.
+/// The smallest region that is recognised as a Java heap.
 const JVM_HEAP_BYTES: u64 = 8 << 20;
-/// The smallest region that is taken for guest memory.
+/// The smallest region that is recognised as guest memory.
 pub(super) const GUEST_BYTES: u64 = 16 << 20;
-/// jemalloc takes extents from the kernel in multiples of this (jemalloc 5: HUGEPAGE).
+/// jemalloc maps extents in multiples of this (jemalloc 5: HUGEPAGE).
 const JEMALLOC_BYTES: u64 = 2 << 20;
 /// Size of mimalloc's segments (mimalloc 2: MI_SEGMENT_SIZE).
 const MIMALLOC_BYTES: u64 = 32 << 20;
 /// gperftools requests at least this much from the system at a time (kMinSystemAlloc).
 const TCMALLOC_BYTES: u64 = 1 << 20;
 
-/// Whether the mappings have the shape of a thread's arena in glibc.
+/// Whether the mappings have the shape of a glibc arena of a thread other than the main thread.
 fn is_glibc_arena(vmas: &[VmaFacts]) -> bool {
     let (Some(first), Some(last)) = (vmas.first(), vmas.last()) else { return false };
     first.start.is_multiple_of(GLIBC_ARENA_BYTES)
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn code_between_mappings_of_one_file_is_its_text_and_not_a_jit() {
+    fn executable_memory_between_mappings_of_one_file_is_moved_text_and_not_a_jit() {
         let code = [vma(2 * M, 8 * M, VmaKind::Anonymous, 0)];
         let (below, above) = (vma(M, 2 * M, VmaKind::PrivateFile, 7), vma(8 * M, 9 * M, VmaKind::PrivateFile, 7));
         let kind = |before: &VmaFacts, after: &VmaFacts| {

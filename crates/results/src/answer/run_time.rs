@@ -1,4 +1,4 @@
-//! The CPU time of a simulated program ([`RunTime`]), of which translation takes a share.
+//! [`RunTime`]: the CPU time of a simulated program. The costs of translation are given as shares of it.
 
 use crate::figure;
 use crate::simulation::{Cost, Per};
@@ -6,11 +6,10 @@ use crate::text::printable;
 use study::metric::Unit;
 use study::stats::median;
 
-/// The assumed clock of every machine, in Hz: the clock at which the kernel's costs in machine files were taken.
+/// The clock that is assumed for every machine, in Hz. The kernel's costs in machine files were measured at this clock.
 pub const CLOCK_HZ: f64 = 2.5e9;
 
-/// The CPU time of all threads of a program, over the part of the run that the trace covers, and where the time comes
-/// from.
+/// The CPU time of all threads of a program, for the part of the run that the trace covers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunTime {
     /// The user has given the time.
@@ -20,14 +19,14 @@ pub enum RunTime {
     },
     /// The time was measured in runs without the recorder.
     Measured {
-        /// Seconds of each run, shortest first. If only a part of the run was recorded, this is the user time, scaled to that part;
-        /// faults are left out because they are not spread over a run like instructions.
+        /// Seconds of each run, shortest first. If only a part of the run was recorded, this is the user time, scaled
+        /// to that part. System time is left out because faults are not spread evenly over a run.
         runs_s: Vec<f64>,
         /// The processor's display name; empty if unknown.
         processor: String,
         /// The machine files that describe this processor.
         machines: Vec<String>,
-        /// The recorded share of the instructions, by which the time was scaled; `None` if all was recorded.
+        /// The share of the instructions that was recorded, which scales the time. `None` if all were recorded.
         recorded_ratio: Option<f64>,
     },
     /// The time is unknown. Each instruction is assumed to take one cycle.
@@ -44,7 +43,7 @@ impl Default for RunTime {
 }
 
 impl RunTime {
-    /// The time in seconds if it is known; of several runs the median.
+    /// The time in seconds, if it is known. For several runs this is the median.
     pub fn cpu_s(&self) -> Option<f64> {
         match self {
             RunTime::Given { cpu_s } => Some(*cpu_s),
@@ -62,20 +61,21 @@ impl RunTime {
         }
     }
 
-    /// The time, and where it comes from, for a table of facts.
+    /// The time and its source, for a table of facts.
     pub fn in_words(&self) -> String {
         let source = self.source();
         let time = figure::short(self.cpu_s().unwrap_or_default(), Unit::Seconds);
         match self {
             RunTime::Given { .. } => format!("{time}, {source}"),
             RunTime::Measured { runs_s, processor, .. } => {
-                format!("{time}, {source} natively ({}) on {}", of_runs(runs_s), printable(processor))
+                format!("{time}, {source} natively ({}) on {}", runs_in_words(runs_s), printable(processor))
             }
             RunTime::Assumed { why } => format!("{source}: {}", printable(why)),
         }
     }
 
-    /// The time in cycles, with the counts of this cost; `None` if the time is unknown and cannot be assumed.
+    /// The time in cycles. `cost` provides the kernel's cycles and, if the time must be assumed, the instructions.
+    /// `None` if the time is neither known nor can be assumed.
     pub(super) fn cycles(&self, cost: &Cost) -> Option<f64> {
         let kernel = cost.kernel.map_or(0.0, |kernel| kernel.total() as f64);
         let cycles = match (self, cost.per) {
@@ -107,7 +107,7 @@ impl RunTime {
                          faults comes on top, as modelled"
                     )
                 });
-                let runs = of_runs(runs_s);
+                let runs = runs_in_words(runs_s);
                 format!(
                     "The time is {} of CPU time, measured on {which} processor ({name}) with its host's page sizes ({runs}){scaled}; \
                      {clock}",
@@ -131,11 +131,11 @@ impl RunTime {
     }
 }
 
-/// If the longest run takes this many times as long as the shortest, a note says how much the shares depend on the run.
+/// Minimum ratio of the median run to the shortest one for a note on how much the shares depend on the run.
 const MIN_SPREAD_RATIO: f64 = 1.05;
 
-/// `median of 5 runs, 350.0 ms to 660.0 ms: with the shortest, shares are 1.29 times as large`
-fn of_runs(runs_s: &[f64]) -> String {
+/// For example `median of 5 runs, 350.0 ms to 660.0 ms: with the shortest, shares are 1.29 times as large`.
+fn runs_in_words(runs_s: &[f64]) -> String {
     let short = |time_s: f64| figure::short(time_s, Unit::Seconds);
     match runs_s {
         [shortest, .., longest] => {

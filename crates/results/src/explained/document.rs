@@ -26,7 +26,7 @@ pub(crate) fn of_control(comparison: &Comparison, arm: usize, mut object: Value)
 }
 
 /// The change of user time, its parts, and the change of system time, as shares of the baseline's user time.
-fn parts(parts: &Parts) -> Value {
+pub(crate) fn parts(parts: &Parts) -> Value {
     let share = |share: Share| json!({ "ratio": share.ratio, "low_ratio": share.low, "high_ratio": share.high });
     json!({
         "blocks": parts.blocks,

@@ -5,7 +5,6 @@ use study::guest::NO_STUDY;
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 use study_files::definition::{Definition, Published, Size};
-use study_files::matrix::geometric::MIN_WORKLOADS;
 use study_files::matrix::{Agreement, Cell, Claim, Conclusion, Filled, Matrix, Reproduction, Row, Total, TotalShare};
 
 use super::amount::Amount;
@@ -17,7 +16,7 @@ use crate::text::enumerate;
 /// A part of an answer: the machine of its figures, and what they say. The machine is empty in a sentence of its own.
 type Part = (String, String);
 
-/// The answer of a study: the change of each configuration in the origin's table, if the study has one. Otherwise the change that each
+/// The answer of a study: the change of each configuration that the origin ranks, if the study has the origin's table. Otherwise the change that each
 /// policy causes against the baseline, as measured, or as modelled if nothing was measured. A study of variants or boots gets the same
 /// sentences for those.
 pub fn answer(report: &Report<'_>) -> String {
@@ -31,7 +30,10 @@ pub fn answer(report: &Report<'_>) -> String {
         booted.totals.iter_mut().for_each(|total| total.is_held = true);
         return in_sentences(of_matrix(&booted, "kernel", "rows (workloads under policies)")) + &largest;
     }
-    let of_form = |form: &Filled| Some((format!("{} (measured)", form.machine), form::changes(form)?));
+    let of_form = |form: &Filled| {
+        let (name, provenance) = named((&form.machine, Provenance::Measured));
+        Some((format!("{name} ({provenance})"), form::changes(form)?))
+    };
     let forms: Vec<Part> = report.forms.iter().filter_map(of_form).collect();
     if !forms.is_empty() {
         return in_sentences(forms);
@@ -178,24 +180,26 @@ struct Changed {
     /// The policy, with `asking for` if some memory did not get its pages.
     subject: String,
     amount: Amount,
+    effect: Effect,
     /// The workload, or the number of workloads.
     over: String,
 }
 
-/// `mthp-64k has 2.1 % less wall time than thp over 14 workloads (-3.0 to -1.1 %)`; a clause after another one of the same metric
-/// and workloads does not repeat these: `base 8.1 % more (+5.0 to +11.2 %)`.
+/// `mthp-64k has 2.1 % less wall time than thp on average over 14 workloads (-3.0 to -1.1 %)`; a clause after another one of the same
+/// metric and workloads does not repeat these: `base 8.1 % more (+5.0 to +11.2 %)`.
 fn list(changes: &[Changed], baseline: &str) -> Vec<String> {
     let mut previous: Option<&Changed> = None;
     let mut clauses = Vec::new();
     for one in changes {
-        let Changed { subject, amount, over, .. } = one;
-        let same_metric = previous.filter(|before| before.amount.noun == amount.noun);
-        let words = match same_metric {
+        let Changed { subject, amount, effect, over, .. } = one;
+        let alike = previous.filter(|before| before.amount.is_alike(amount));
+        let words = match alike {
             Some(_) => amount.change.clone(),
             None => format!("has {}", amount.against(baseline)),
         };
-        let over = if same_metric.is_some_and(|before| before.over == *over) { "" } else { over };
-        clauses.push(format!("{subject} {words}{over}{}", amount.range));
+        let over = if alike.is_some_and(|before| before.over == *over) { "" } else { over };
+        let range = amount.range(effect).map(|range| format!(" ({range})")).unwrap_or_default();
+        clauses.push(format!("{subject} {words}{over}{range}"));
         previous = Some(one);
     }
     clauses
@@ -227,9 +231,7 @@ fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> Vec<Part> {
             lacks(matrix, **machine_figures)
         };
         let (name, provenance) = named(**machine_figures);
-        let has_too_few = totals(matrix, **machine_figures).any(Total::has_too_few);
-        let few = if has_too_few { format!("; no mean, which needs {MIN_WORKLOADS} {rows}") } else { String::new() };
-        (format!("{name} ({provenance}{few})"), clauses.join(", "))
+        (format!("{name} ({provenance})"), clauses.join(", "))
     };
     shown.iter().map(of_machine).collect()
 }
@@ -287,14 +289,14 @@ impl Outcomes {
     fn add_row(&mut self, row: &Row, total: &Total, baseline: &str) {
         let Some(one) = OnRow::of(row, &total.policy) else {
             let cell = row.cells.iter().find(|cell| cell.policy == total.policy);
-            let lack = cell.map_or("no figure", |cell| lack(&cell.conclusion));
+            let lack = lack(cell.map(|cell| &cell.conclusion));
             return self.add_without(lack, format!("{} on {}", total.policy, row.workload));
         };
         let over = format!(" on {}", row.workload);
         match one.cell.conclusion {
             Conclusion::Better | Conclusion::Worse => {
-                let (ratio, amount) = (one.effect.ratio, one.amount());
-                self.changed.push(Changed { ratio, subject: one.asked(), amount, over });
+                let (ratio, amount, effect) = (one.effect.ratio, one.amount(), one.effect);
+                self.changed.push(Changed { ratio, subject: one.asked(), amount, effect, over });
             }
             Conclusion::Equivalent => {
                 self.equivalent.push(format!(
@@ -309,13 +311,13 @@ impl Outcomes {
 
     fn add_total(&mut self, total: &Total, baseline: &str, rows: &str) {
         let Some((mean, effect)) = total.mean.zip(total.change()) else {
-            return self.add_without(lack(&total.conclusion), total.policy.clone());
+            return self.add_without(lack(Some(&total.conclusion)), total.policy.clone());
         };
-        let over = if mean.of == 1 { String::new() } else { format!(" over {} {rows}", mean.of) };
+        let over = if mean.of == 1 { String::new() } else { format!(" on average over {} {rows}", mean.of) };
         match total.conclusion {
             Conclusion::Better | Conclusion::Worse | Conclusion::Modelled => {
                 let (ratio, amount) = (mean.ratio, amount(total, &effect));
-                self.changed.push(Changed { ratio, subject: asked(total), amount, over });
+                self.changed.push(Changed { ratio, subject: asked(total), amount, effect, over });
             }
             Conclusion::Equivalent => {
                 let metric = total.metric.as_ref().map(|(metric, _)| format!(" in {}", figure::title(metric)));
@@ -358,14 +360,21 @@ fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> 
 /// no policy gains, it is the baseline's gain: `of the gain of thp over base, ...`.
 fn gain_shares(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Option<String> {
     let with_share = totals(matrix, machine_figures).filter_map(|total| Some((total, total.gain_share.as_ref()?)));
-    let is_named =
-        |(total, share): &(&Total, &TotalShare)| share.over.is_some() || total.conclusion == Conclusion::Better;
+    // A share that can be anything between nothing and all says nothing.
+    let is_bounded = |share: &TotalShare| share.low > 0.0 || share.high < 1.0;
+    let is_named = |(total, share): &(&Total, &TotalShare)| match share.over {
+        Some(_) => is_bounded(share),
+        None => total.conclusion == Conclusion::Better,
+    };
     let shares: Vec<_> = with_share.filter(is_named).collect();
     let clause = |(total, share): &(&Total, &TotalShare)| {
         format!("{} brings {}", asked(total), figure::gain_share((share.ratio, share.low, share.high)))
     };
     let TotalShare { of, over, .. } = shares.first()?.1;
-    let over = over.as_ref().map(|worst| format!(" over {worst}")).unwrap_or_default();
+    let name = |policy: &String| {
+        totals(matrix, machine_figures).find(|total| total.policy == *policy).map_or(policy.clone(), asked)
+    };
+    let over = over.as_ref().map(|worst| format!(" over {}", name(worst))).unwrap_or_default();
     Some(format!("of the gain of {of}{over}, {}", enumerate(&shares.iter().map(clause).collect::<Vec<_>>())))
 }
 
@@ -374,11 +383,11 @@ pub(super) fn asked(total: &Total) -> String {
     if total.is_held { total.policy.clone() } else { format!("asking for {}", total.policy) }
 }
 
-/// Why a policy has no figure that can be attributed to it.
-fn lack(conclusion: &Conclusion) -> &'static str {
+/// What policies lack that have no figure to attribute to them: the beginning of a clause that names them.
+fn lack(conclusion: Option<&Conclusion>) -> &'static str {
     match conclusion {
-        Conclusion::WithinTracerCost => "no more than the tracer's cost",
-        _ => "no figure",
+        Some(Conclusion::WithinTracerCost) => "no more than the tracer's cost is shown",
+        _ => "no figure to compare",
     }
 }
 
@@ -413,10 +422,8 @@ fn unanswered(matrix: &Matrix, noun: &str) -> String {
 /// The policies whose figures cannot be attributed to them, and why.
 fn unattributable<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
     let is_unattributable = |total: &&Total| total.conclusion == Conclusion::WithinTracerCost;
-    totals
-        .filter(is_unattributable)
-        .map(|total| format!("{} shows {}", total.policy, lack(&total.conclusion)))
-        .collect()
+    let clause = |total: &Total| format!("{} shows no more than the tracer's cost", total.policy);
+    totals.filter(is_unattributable).map(clause).collect()
 }
 
 /// The most frequent reason among cells.
@@ -527,8 +534,19 @@ fn of_figure(sets: &[&Reproduction]) -> &'static str {
     }
 }
 
-/// Known reasons why the figures here may differ from the origin's.
+/// Known reasons why the figures here may differ from the origin's, those of counted work last.
 pub fn differences(report: &Report<'_>) -> Vec<String> {
+    let mut reasons = measured_differences(report);
+    for reason in report.counted.iter().flat_map(counted::differences) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons
+}
+
+/// Those of measured and modelled figures.
+pub(super) fn measured_differences(report: &Report<'_>) -> Vec<String> {
     let sets = report.published();
     let mut reasons: Vec<String> = Vec::new();
     if report.definition.size == Size::Quick {
@@ -550,8 +568,7 @@ pub fn differences(report: &Report<'_>) -> Vec<String> {
         let host = if report.hosts.len() == 1 { "the host" } else { &host.label };
         Some(format!("{host} is a guest of {hypervisor}, where a walk has two stages"))
     });
-    let of_counted = report.counted.iter().flat_map(counted::differences);
-    for reason in by_author.chain(not_held).chain(modelled).chain(guests).chain(of_counted) {
+    for reason in by_author.chain(not_held).chain(modelled).chain(guests) {
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }

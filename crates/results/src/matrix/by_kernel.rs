@@ -7,9 +7,10 @@ use study::metric::{Unit, names};
 use study::stats::Effect;
 use study_files::matrix::{Cell, Conclusion, Row};
 
-use super::cells::{amount, open_range};
+use super::amount::Amount;
+use super::cells::open_range;
 use super::{HostOf, Report};
-use crate::figure::{self, Change};
+use crate::figure;
 use crate::text::enumerate;
 
 /// Whether a report compares kernels that were named on the command line, with a row per policy.
@@ -75,9 +76,9 @@ impl Compared<'_> {
         self.cell.conclusion != Conclusion::WithinTracerCost && self.effect().is_some_and(|effect| effect.low.is_none())
     }
 
-    /// `18.4 % fewer instructions`
-    fn amount(&self, effect: &Effect) -> String {
-        amount(&self.row.metric, figure::metric(&[], &self.row.metric).unit == Unit::Count, effect)
+    fn amount(&self, effect: &Effect) -> Amount {
+        let is_count = figure::metric(&[], &self.row.metric).unit == Unit::Count;
+        Amount::of(&figure::title(&self.row.metric), is_count, effect)
     }
 }
 
@@ -130,8 +131,9 @@ pub(super) fn answer(report: &Report<'_>) -> String {
 /// `18.4 % fewer instructions under thp (-18.7 to -17.9 %)`
 fn clause(one: &Compared<'_>) -> Option<String> {
     let effect = one.effect()?;
-    let range = Change::of(effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
-    Some(format!("{} {}{range}", one.amount(effect), one.place()))
+    let amount = one.amount(effect);
+    let range = amount.range(effect).map(|range| format!(" ({range})")).unwrap_or_default();
+    Some(format!("{} {}{range}", amount.of_noun(), one.place()))
 }
 
 /// The largest change that was shown, as a title.
@@ -141,7 +143,7 @@ pub(super) fn title(report: &Report<'_>) -> String {
     let largest = all.iter().filter(|one| one.is_shown()).max_by(|one, other| size(one).total_cmp(&size(other)));
     let baseline = &report.matrix.baseline;
     match largest.and_then(|one| Some((one, one.effect()?))) {
-        Some((one, effect)) => format!("{} has {} than {baseline} {}", one.kernel, one.amount(effect), one.place()),
+        Some((one, effect)) => format!("{} has {} {}", one.kernel, one.amount(effect).against(baseline), one.place()),
         None => format!("No difference from {baseline} is shown"),
     }
 }

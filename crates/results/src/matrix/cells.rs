@@ -10,7 +10,7 @@ use super::{MachineFigures, provenance};
 use crate::figure::{self, Change};
 
 /// A table with its heading.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sheet {
     /// What the table shows.
     pub caption: String,
@@ -107,7 +107,7 @@ pub(super) fn of_found(set: &Reproduction) -> String {
     found.unwrap_or_else(|| "none".to_owned())
 }
 
-/// Maximum number of reasons in a sentence. The table of published figures has all of them.
+/// Maximum number of reasons in a sentence.
 pub(super) const MAX_REASONS: usize = 3;
 
 /// Why figures may differ, as the end of a sentence. Several reasons are numbered, because reasons contain commas.
@@ -117,17 +117,14 @@ pub(super) fn why(reasons: &[String]) -> String {
         [one] => one.clone(),
         several => {
             let numbered = several.iter().take(MAX_REASONS).enumerate();
-            numbered.map(|(at, reason)| format!("({}) {reason}", at + 1)).collect::<Vec<_>>().join("; ")
+            let shown = numbered.map(|(at, reason)| format!("({}) {reason}", at + 1)).collect::<Vec<_>>().join("; ");
+            match several.len().saturating_sub(MAX_REASONS) {
+                0 => shown,
+                more => format!("{shown}; and {more} more"),
+            }
         }
     };
     format!("; figures can differ because {joined}")
-}
-
-/// `12.3 % less wall time`, `88.4 % fewer walks`
-pub(super) fn amount(metric: &str, is_count: bool, effect: &Effect) -> String {
-    let change = Change::of(effect).in_words();
-    let change = if is_count { change.replace("less", "fewer") } else { change };
-    format!("{change} {}", figure::title(metric))
 }
 
 /// The interval of an undecided change, or a note that it has none.

@@ -3,7 +3,7 @@
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
-use study_files::counted::{Basis, Cost, Counted, PatchedKernels, Place, Range, Reproduction, Row, Saving, Table};
+use study_files::counted::{Basis, Cost, Counted, Place, Range, Reproduction, Row, Saving, Table};
 use study_files::matrix::Claim;
 
 use super::cells::Sheet;
@@ -90,8 +90,12 @@ impl CountedCosts<'_> {
         let own = granules.iter().map(of_granule);
         let means =
             [averaged("average", |saving| saving.time), averaged("by instructions", |saving| saving.instructions)];
-        let rounds = rounds.iter().map(published).filter(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()));
-        own.chain(means).chain(rounds).collect()
+        let kernels = self.counted.kernels.iter().map(|kernels| {
+            let cell = |backing: &&str| kernels.change(phase, backing, variant).map(percent).unwrap_or_default();
+            (kernels.what.clone(), backings.iter().map(cell).collect::<Vec<String>>())
+        });
+        let published = rounds.iter().map(published).chain(kernels);
+        own.chain(means).chain(published.filter(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()))).collect()
     }
 }
 
@@ -242,20 +246,22 @@ fn span(Range { low, high }: Range) -> String {
     }
 }
 
-/// The saving of the second variant in each published phase, as a sentence without its full stop. `None` if nothing was counted.
+/// `skip-level3 saves of vanilla's time (modelled, average over granules): at enable 21 to 48 % on pages, ...`: the saving of the
+/// second variant in each published phase, without a full stop. `None` if nothing was counted.
 pub fn answer(counted_costs: &CountedCosts<'_>) -> Option<String> {
     let variant = counted_costs.compared()?;
     let of_phase = |phase: &&str| {
         let saving = |backing: &str| {
-            let saving = counted_costs.table.average(phase, backing, variant)?;
-            Some(format!("{} % on {backing}", saved(Some(saving.time))))
+            let Range { low, high } = counted_costs.table.average(phase, backing, variant)?.time;
+            Some(format!("{:.0} to {:.0} % on {backing}", 100.0 * low, 100.0 * high))
         };
         let savings: Vec<String> = counted_costs.table.backings().into_iter().filter_map(saving).collect();
-        (!savings.is_empty()).then(|| format!("{} at {phase}", enumerate(&savings)))
+        (!savings.is_empty()).then(|| format!("at {phase} {}", enumerate(&savings)))
     };
     let phases: Vec<String> = counted_costs.published_phases().iter().filter_map(of_phase).collect();
     let first = counted_costs.first();
-    (!phases.is_empty()).then(|| format!("{variant}, modelled, saves of the time of {first}: {}", phases.join("; ")))
+    (!phases.is_empty())
+        .then(|| format!("{variant} saves of {first}'s time (modelled, average over granules): {}", phases.join("; ")))
 }
 
 /// The first saving of the answer, for a title.
@@ -296,7 +302,8 @@ pub(super) fn summary(counted_costs: &CountedCosts<'_>) -> Option<Sheet> {
     }
     let kernels = counted_costs.counted.kernels.as_ref();
     let line = |phase: &str, backing: &str| {
-        let of_kernels = kernels.map(|kernels| kernels.saved(phase, backing, variant).map(percent).unwrap_or_default());
+        let of_kernels =
+            kernels.map(|kernels| kernels.change(phase, backing, variant).map(percent).unwrap_or_default());
         let model = saved(counted_costs.table.average(phase, backing, variant).map(|saving| saving.time));
         let published = rounds
             .iter()
@@ -304,18 +311,26 @@ pub(super) fn summary(counted_costs: &CountedCosts<'_>) -> Option<Sheet> {
         [format!("{phase}, {backing}")].into_iter().chain(of_kernels).chain([model]).chain(published).collect()
     };
     let header = ["calls, memory".to_owned()].into_iter();
-    let header = header.chain(kernels.map(|kernels| kernels.what.clone())).chain(["model, time".to_owned()]);
-    let note = kernels.map(|kernels| format!("; {}: {}", kernels.what, kernels.source)).unwrap_or_default();
+    let header = header.chain(kernels.map(|kernels| kernels.what.clone())).chain(["model".to_owned()]);
+    let note =
+        kernels.map(|kernels| format!("; {}: instructions, {}", kernels.what, kernels.source)).unwrap_or_default();
     Some(Sheet {
-        caption: format!("Saved by {variant} against {}, %, and what was published{note}", counted_costs.first()),
+        caption: format!(
+            "Saved by {variant} against {}, %: by the model, of the time, averaged over granules; and as published{note}",
+            counted_costs.first()
+        ),
         header: header.chain(rounds.iter().map(|round| (*round).to_owned())).collect(),
         rows: phases.iter().flat_map(|phase| backings.iter().map(move |backing| line(phase, backing))).collect(),
     })
 }
 
-/// `-33.1%` as a saving: `33.1`.
+/// A change as a saving: `33.1` for `-33.1%`, `-5` for `+5%`.
 fn percent(change: &str) -> String {
-    change.trim_start_matches('-').trim_end_matches('%').to_owned()
+    let number = change.trim_end_matches('%');
+    match number.strip_prefix('+') {
+        Some(more) => format!("-{more}"),
+        None => number.trim_start_matches('-').to_owned(),
+    }
 }
 
 /// What the counted work says about the origin's claim. Because each cost is a range, the result shows only whether a
@@ -357,10 +372,12 @@ pub fn claim(counted_costs: &CountedCosts<'_>) -> String {
         .filter(|place| count(*place) > 0)
         .map(|place| format!("{} {} {}", count(place), if count(place) == 1 { "is" } else { "are" }, place.describe()))
         .collect();
-    let events = &counted_costs.counted.costs.events;
-    let width = match events.iter().filter(|cost| cost.basis == Basis::Assumed).count() {
+    let costs = &counted_costs.counted.costs;
+    let bases: Vec<Basis> = costs.events.iter().map(|cost| cost.basis).chain([costs.instruction.basis]).collect();
+    let width = match bases.iter().filter(|basis| **basis == Basis::Assumed).count() {
         0 => String::new(),
-        assumed => format!("; the ranges are wide, because {assumed} of {} costs are assumed", events.len()),
+        1 => format!("; the ranges are wide, because 1 of {} costs is assumed", bases.len()),
+        assumed => format!("; the ranges are wide, because {assumed} of {} costs are assumed", bases.len()),
     };
     let note = counted_costs.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
     format!(
@@ -401,19 +418,13 @@ pub fn document(counted_costs: &CountedCosts<'_>) -> Value {
         "granules": counted.granules,
         "variants": counted.variants,
         "note": counted.note,
-        "kernels": counted.kernels.as_ref().map(kernels),
+        "kernels": counted.kernels,
         "instruction": counted.costs.instruction,
         "costs": counted.costs.events,
         "rows": counted_costs.table.rows,
         "averages": averages.collect::<Vec<_>>(),
         "published": counted_costs.sets().iter().map(set).collect::<Vec<_>>(),
     })
-}
-
-fn kernels(kernels: &PatchedKernels) -> Value {
-    let saving = |([phase, backing, variant], change): &([String; 3], String)| json!({ "phase": phase, "backing": backing, "variant": variant, "change": change });
-    let savings: Vec<Value> = kernels.changes.iter().map(saving).collect();
-    json!({ "what": kernels.what, "source": kernels.source, "savings": savings })
 }
 
 fn set(set: &Reproduction) -> Value {

@@ -35,42 +35,52 @@ pub fn of_program(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet
 }
 
 /// A run of each workload under the baseline: its time, how much runs differ, its memory; and how much of the memory each policy
-/// got. Empty for models and emulators.
-pub fn of_runs(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
-    let rows: Vec<&Row> = rows_of(matrix, machine_figures)
-        .filter(|row| row.provenance != Provenance::Modelled && !row.is_emulated)
-        .filter(|row| row.cells.iter().any(|cell| cell.conclusion == Conclusion::Baseline))
-        .collect();
+/// got. Empty for models, emulators and boots. `columns`: the noun for the columns of the matrix.
+pub fn of_runs(matrix: &Matrix, machine_figures: MachineFigures<'_>, columns: &str) -> Sheet {
+    let runs: Vec<(&Row, &Cell)> = rows_of(matrix, machine_figures).filter_map(|row| Some((row, run(row)?))).collect();
     let has_coverage = |policy: &&String| {
-        rows.iter().flat_map(|row| &row.cells).any(|cell| cell.policy == **policy && cell.coverage_ratio.is_some())
+        runs.iter().flat_map(|(row, _)| &row.cells).any(|cell| cell.policy == **policy && cell.coverage_ratio.is_some())
     };
     let policies: Vec<&String> = matrix.policies.iter().filter(has_coverage).collect();
-    let line = |row: &&Row| {
-        let baseline = row.cells.iter().find(|cell| cell.conclusion == Conclusion::Baseline)?;
-        let value = |name: &str| {
-            let value = baseline.medians.get(name).map(|value| figure::short(*value, figure::metric(&[], name).unit));
-            value.unwrap_or_default()
-        };
-        let range = baseline.basis.ranges.get(names::WALL_S).zip(baseline.medians.get(names::WALL_S));
-        let spread = range.map(|((least, most), median)| format!("{:.0} %", 100.0 * (most - least) / median));
+    let line = |(row, baseline): &(&Row, &Cell)| {
         let held = |policy: &&String| {
-            let cell = row.cells.iter().find(|cell| cell.policy == **policy)?;
-            cell.coverage_ratio.map(figure::share)
+            let cell = row.cells.iter().find(|cell| cell.policy == **policy);
+            cell.and_then(|cell| cell.coverage_ratio).map(figure::share).unwrap_or_default()
         };
-        let start = [row.workload.clone(), value(names::WALL_S), spread.unwrap_or_default(), value(MEMORY[0])];
-        Some(start.into_iter().chain(policies.iter().map(|policy| held(policy).unwrap_or_default())).collect())
+        let start =
+            [row.workload.clone(), median(baseline, names::WALL_S), spread(baseline), median(baseline, MEMORY[0])];
+        start.into_iter().chain(policies.iter().map(held)).collect()
     };
     let header = ["workload", "wall time", "spread", "peak memory"].map(str::to_owned).into_iter();
     Sheet {
         caption: format!(
             "{}: a run under {}; spread: from the fastest to the slowest run, as a share of the median; then the share of the memory \
-             concerned that each policy got",
+             concerned that each {columns} got",
             place(machine_figures),
             matrix.baseline
         ),
         header: header.chain(policies.iter().map(|policy| (*policy).clone())).collect(),
-        rows: rows.iter().filter_map(line).collect(),
+        rows: runs.iter().map(line).collect(),
     }
+}
+
+/// The baseline's cell of a row whose figures come from runs on a processor.
+fn run(row: &Row) -> Option<&Cell> {
+    let baseline = row.cells.iter().find(|cell| cell.conclusion == Conclusion::Baseline)?;
+    let is_of_runs = row.provenance != Provenance::Modelled && !row.is_emulated && baseline.basis.boots == 0;
+    is_of_runs.then_some(baseline)
+}
+
+fn median(cell: &Cell, name: &str) -> String {
+    let value = cell.medians.get(name).map(|value| figure::short(*value, figure::metric(&[], name).unit));
+    value.unwrap_or_default()
+}
+
+/// How far apart the wall times of a cell's runs are, as a share of their median.
+fn spread(cell: &Cell) -> String {
+    let times = cell.basis.ranges.get(names::WALL_S).zip(cell.medians.get(names::WALL_S));
+    let share = times.map(|((least, most), median)| format!("{:.0} %", 100.0 * (most - least) / median));
+    share.unwrap_or_default()
 }
 
 /// The memory and the page tables of each workload. In guests also faults, and the instructions of the program and the
@@ -184,11 +194,11 @@ mod tests {
         let mut matrix = matrix(Provenance::Measured);
         matrix.rows[0].cells[0].basis.ranges.insert(names::WALL_S.into(), (0.95, 1.15));
         matrix.rows[0].cells[1].coverage_ratio = Some(0.87);
-        let sheet = of_runs(&matrix, ("a host", Provenance::Measured));
+        let sheet = of_runs(&matrix, ("a host", Provenance::Measured), "policy");
         assert_eq!(sheet.header, ["workload", "wall time", "spread", "peak memory", "thp"]);
         assert_eq!(sheet.rows, [["redis", "1.000 s", "20 %", "4K", "87 %"]]);
         matrix.rows[0].is_emulated = true;
-        assert!(of_runs(&matrix, ("a host", Provenance::Measured)).rows.is_empty());
+        assert!(of_runs(&matrix, ("a host", Provenance::Measured), "policy").rows.is_empty());
     }
 
     #[test]

@@ -75,16 +75,26 @@ pub(super) fn in_form(row: &FilledRow, name: &str) -> String {
     }
 }
 
-/// `boot_cpu_s against master, one region (95 % intervals): 2M, guards +2.9 % (+1.0 to +4.8); ...`: the changes of the configurations
-/// that the origin ranks. `None` if none of them has a change.
+/// `boot_cpu_s against master, one region (each 95 % interval by itself): 2M, guards +2.9 % (+1.0 to +4.8); ...`: the changes of the
+/// configurations that the origin ranks. `None` if none of them has a change.
 pub(super) fn changes(form: &Filled) -> Option<String> {
-    let first = form.rows.first()?;
-    let ranked = form.rows.iter().filter(|row| row.is_ranked && row.why_not.is_none());
-    let clauses: Vec<String> =
-        ranked.filter_map(|row| Some(format!("{} {}", row.name, change(row.effect.as_ref()?)))).collect();
-    let has_any = !clauses.is_empty();
+    let (first, others) = form.rows.split_first()?;
+    let (mut changes, mut missing) = (Vec::new(), Vec::new());
+    for row in others.iter().filter(|row| row.is_ranked) {
+        match row.effect.as_ref().filter(|_| row.why_not.is_none()) {
+            Some(effect) if row.is_interleaved => changes.push(format!("{} {}", row.name, change(effect))),
+            Some(effect) => changes.push(format!("{} {}, not in the same blocks", row.name, change(effect))),
+            None => missing.push(row.name.as_str()),
+        }
+    }
+    if changes.is_empty() {
+        return None;
+    }
+    if !missing.is_empty() {
+        changes.push(format!("no figure to compare for {}", missing.join(" and ")));
+    }
     let (metric, confidence) = (figure::title(&form.metric), figure::confidence(0.95));
-    has_any.then(|| format!("{metric} against {} ({confidence} intervals): {}", first.name, clauses.join("; ")))
+    Some(format!("{metric} against {} (each {confidence} interval by itself): {}", first.name, changes.join("; ")))
 }
 
 /// Whether the figures here are in the same order as the origin's, as a sentence.
@@ -198,7 +208,7 @@ mod tests {
                 sheet.caption
             );
             let text = conclude(&report).join(" ");
-            let begin = "a host (measured): wall time against master (95 % intervals): 2M -11.8 % (-12.";
+            let begin = "a host (measured): wall time against master (each 95 % interval by itself): 2M -11.8 % (-12.";
             assert!(text.starts_with(begin), "{text}");
             assert!(text.contains("1 of 1 pairs that the origin tells apart have its order on a host"), "{text}");
             let text = claim(&report).unwrap();

@@ -7,7 +7,7 @@ use study_files::matrix::geometric::Geometric;
 use study_files::matrix::{Correlation, Matrix, Reproduction, Total, correlations};
 
 use super::answer::judge_claim;
-use super::{HostOf, Report, conclude, counted, differences, provenance};
+use super::{ExplainedPolicy, HostOf, Report, conclude, counted, differences, provenance};
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "pagelab.study-report/1";
@@ -34,6 +34,7 @@ pub fn document(report: &Report<'_>) -> Value {
         "forms": report.forms.iter().map(super::form::document).collect::<Vec<_>>(),
         "counted": report.counted.as_ref().map(counted::document),
         "series": report.series,
+        "explained": report.explained.iter().map(ExplainedPolicy::document).collect::<Vec<_>>(),
         "correlations": correlations(report.matrix).iter().map(correlation).collect::<Vec<_>>(),
         "published": report.published().map(set).collect::<Vec<_>>(),
         "version": report.version,

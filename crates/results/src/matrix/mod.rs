@@ -8,6 +8,7 @@ mod answer;
 mod by_kernel;
 mod cells;
 pub(crate) mod counted;
+mod explained;
 mod figures;
 mod fits;
 mod form;
@@ -26,7 +27,7 @@ use study_files::definition::Definition;
 use study_files::matrix::geometric::MIN_WORKLOADS;
 use study_files::matrix::{Conclusion, Filled, Matrix, Reproduction, Row, Total};
 
-use crate::figure::{self, Change};
+use crate::figure;
 use crate::grid;
 use crate::text::{fold, printable};
 
@@ -35,6 +36,7 @@ pub(crate) use answer::{claimed, title};
 pub use cells::Sheet;
 pub(crate) use cells::{in_cell, place, totals_of};
 pub use counted::CountedCosts;
+pub use explained::ExplainedPolicy;
 pub(crate) use form::of_origin;
 pub use json::{SCHEMA, document};
 pub use mail::{WIDTH as MAIL_WIDTH, comparison as mail_of, mail, settings};
@@ -58,6 +60,8 @@ pub struct Report<'a> {
     pub counted: Option<CountedCosts<'a>>,
     /// Series of sizes with their values.
     pub series: Vec<study_files::series::Filled>,
+    /// Why policies change user time, if the study asks for it.
+    pub explained: Vec<ExplainedPolicy>,
     /// The same rows with variants as columns instead of policies: one matrix for all workloads with the same variants.
     pub over_variants: &'a [Matrix],
     /// The hosts that measured something.
@@ -157,18 +161,18 @@ fn sentence_on_total(matrix: &Matrix, total: &Total) -> Option<String> {
         1 => "the 1 workload that has a figure".to_owned(),
         count => format!("these {count} workloads (geometric mean)"),
     };
-    let change = Change::of(&effect);
+    let amount = answer::amount(total, &effect);
     let interval = |range| format!("{} interval {range}", figure::confidence(0.95));
-    let like_these = total.like_these().and_then(|effect| Change::of(&effect).range_in_words());
+    let like_these = total.like_these().and_then(|effect| amount.range(&effect));
     let like_these = like_these.map(|range| format!("over workloads like these {range}"));
-    let ranges = change.range_in_words().map(interval).into_iter().chain(like_these).collect::<Vec<_>>();
+    let ranges = amount.range(&effect).map(interval).into_iter().chain(like_these).collect::<Vec<_>>();
     let apart = || if ranges.is_empty() { String::new() } else { format!(" ({})", ranges.join("; ")) };
     let result = match total.conclusion {
         _ if total.has_too_few() => {
             format!("no mean over {} workloads, because it needs {MIN_WORKLOADS}; see each workload", mean.of)
         }
         Conclusion::Better | Conclusion::Worse | Conclusion::Modelled => {
-            format!("{} over {over}{}", answer::amount(total, &effect).against(baseline), apart())
+            format!("{} over {over}{}", amount.against(baseline), apart())
         }
         Conclusion::Equivalent => format!("equivalent to {baseline} over {over}{}", apart()),
         _ => format!("no difference from {baseline} is shown over {over}{}", cells::open_range(&effect)),

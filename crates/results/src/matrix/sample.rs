@@ -123,6 +123,7 @@ fn of<'a>(definition: &'a Definition, matrix: &'a Matrix, over_boots: Option<&'a
         forms: Vec::new(),
         counted: None,
         series: Vec::new(),
+        explained: Vec::new(),
         over_variants: &[],
         hosts: vec![HostOf {
             label: "a host".to_owned(),

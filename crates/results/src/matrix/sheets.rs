@@ -4,8 +4,9 @@ use study::guest::NO_STUDY;
 use study::stats::Effect;
 use study_files::matrix::{Conclusion, Matrix, Reproduction, Row, Total};
 
+use super::answer::measured_differences;
 use super::cells::{MAX_REASONS, Sheet, change, in_cell, of_found, place, totals_of};
-use super::{Report, all_machine_figures, counted, differences, figures, fits, further, of_origin, rows_of, series};
+use super::{Report, all_machine_figures, counted, explained, figures, fits, further, of_origin, rows_of, series};
 use crate::figure::{self, Change};
 
 /// All tables: for each machine the matrix, other figures that programs print, totals, memory against speed and by
@@ -13,7 +14,7 @@ use crate::figure::{self, Change};
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     let of_matrix = |matrix| of_matrix(matrix, report.columns_of(matrix), has_totals(report));
     let of_others = report.others().flat_map(of_matrix);
-    let published = of_origin(report).into_iter().chain([published(report.published()), further_differences(report)]);
+    let published = of_origin(report).into_iter().chain([published(report.published()), all_differences(report)]);
     let reasons = report.others().fold(reasons(&report.matrix.rows), |all, other| {
         let rows = all.rows.into_iter().chain(self::reasons(&other.rows).rows).collect();
         Sheet { rows, ..all }
@@ -27,7 +28,7 @@ pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     let small = all_machine_figures(report.matrix).into_iter().map(sizes);
     let together = further::of_correlations(report.matrix);
     let of_series = series::sheets(&report.series);
-    let of_cells = of_policies.chain(small).chain([together]).chain(of_others);
+    let of_cells = of_policies.chain([explained::sheet(report)]).chain(small).chain([together]).chain(of_others);
     let all = of_cells.chain(counted).chain(of_series).chain(published).chain(last);
     all.filter(|sheet| !sheet.rows.is_empty()).collect()
 }
@@ -49,7 +50,7 @@ fn of_matrix(matrix: &Matrix, columns: &str, has_totals: bool) -> Vec<Sheet> {
             figures::of_program(matrix, machine_figures),
             of_totals(&totals, &place, &matrix.baseline, columns),
             further::of_trades(&totals, &place, columns),
-            figures::of_runs(matrix, machine_figures),
+            if has_totals { figures::of_runs(matrix, machine_figures, columns) } else { Sheet::default() },
             figures::of_memory(matrix, machine_figures),
         ]
     };
@@ -143,8 +144,9 @@ fn published<'a>(sets: impl Iterator<Item = &'a Reproduction>) -> Sheet {
 }
 
 /// All known reasons why figures here can differ from the published ones, if the sentence on the origin's claim has not all of them.
-fn further_differences(report: &Report<'_>) -> Sheet {
-    let all = differences(report);
+/// Those of counted work are in its own table.
+pub(super) fn all_differences(report: &Report<'_>) -> Sheet {
+    let all = if report.published().next().is_some() { measured_differences(report) } else { Vec::new() };
     let rows = if all.len() > MAX_REASONS { all.into_iter().map(|reason| vec![reason]).collect() } else { Vec::new() };
     Sheet {
         caption: "Why figures here can differ from the published ones".to_owned(),

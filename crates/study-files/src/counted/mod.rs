@@ -11,7 +11,7 @@ mod published;
 mod table;
 
 pub use cost::{Basis, Cost, Costs, Pace, Range};
-pub use published::{Figure, PatchedKernels, Place, Reproduction};
+pub use published::{Figure, KernelChange, PatchedKernels, Place, Reproduction};
 pub use table::{Row, Saving, Table};
 
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct Counted {
     pub note: Option<String>,
     /// Savings that others have published.
     pub published: Vec<Figure>,
-    /// Savings of patched kernels, in instructions.
+    /// The variants in patched kernels, in instructions.
     pub kernels: Option<PatchedKernels>,
 }
 

@@ -1,5 +1,7 @@
 //! Compares published savings with computed ranges.
 
+use serde::{Deserialize, Serialize};
+
 use super::cost::Range;
 use super::table::Table;
 
@@ -25,22 +27,38 @@ pub struct Figure {
     pub differs: Option<String>,
 }
 
-/// Savings of kernels that were patched and booted: the same variants, as instructions of whole calls.
-#[derive(Clone, Debug, PartialEq)]
+/// Changes that patched kernels showed when they were booted: the same variants, in instructions of whole calls.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct PatchedKernels {
     /// Description of the kernels.
     pub what: String,
     /// Where their figures are.
     pub source: String,
-    /// Phase, backing, variant, and the change: `-39.9%`.
-    pub changes: Vec<([String; 3], String)>,
+    /// What each variant changed.
+    pub changes: Vec<KernelChange>,
+}
+
+/// What a variant changed in a patched kernel.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelChange {
+    /// The phase, as in [`Case::phase`](super::Case::phase).
+    pub phase: String,
+    /// What maps the memory, as in [`Case::backing`](super::Case::backing).
+    pub backing: String,
+    pub variant: String,
+    /// The change of instructions: `-39.9%`.
+    pub change: String,
 }
 
 impl PatchedKernels {
-    /// The change of a variant.
-    pub fn saved(&self, phase: &str, backing: &str, variant: &str) -> Option<&str> {
-        let own = self.changes.iter().find(|(place, _)| *place == [phase, backing, variant]);
-        own.map(|(_, change)| change.as_str())
+    /// The change by a variant.
+    pub fn change(&self, phase: &str, backing: &str, variant: &str) -> Option<&str> {
+        let is_own = |one: &&KernelChange| {
+            (one.phase.as_str(), one.backing.as_str(), one.variant.as_str()) == (phase, backing, variant)
+        };
+        self.changes.iter().find(is_own).map(|one| one.change.as_str())
     }
 }
 

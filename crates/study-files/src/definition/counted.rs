@@ -17,25 +17,7 @@ pub(super) struct WireCounted {
     instruction: WirePace,
     #[serde(default)]
     cost: Vec<WireCost>,
-    kernels: Option<WireKernels>,
-}
-
-/// Savings of patched kernels, in instructions.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WireKernels {
-    what: String,
-    source: String,
-    saving: Vec<WireKernelSaving>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WireKernelSaving {
-    phase: String,
-    backing: String,
-    variant: String,
-    change: String,
+    pub kernels: Option<PatchedKernels>,
 }
 
 /// Time per instruction.
@@ -118,33 +100,13 @@ impl WireCounted {
             },
             note: self.note.clone(),
             published,
-            kernels: self.kernels.as_ref().map(WireKernels::read),
+            kernels: self.kernels.clone(),
         })
-    }
-
-    /// The variant and the change of each saving of a patched kernel.
-    pub(super) fn kernel_changes(&self) -> impl Iterator<Item = (&String, &String)> {
-        let savings = self.kernels.iter().flat_map(|kernels| &kernels.saving);
-        savings.map(|saving| (&saving.variant, &saving.change))
     }
 
     /// Names of the events that have a cost.
     pub(super) fn events(&self) -> impl Iterator<Item = &String> {
         self.cost.iter().map(|cost| &cost.event)
-    }
-}
-
-impl WireKernels {
-    fn read(&self) -> PatchedKernels {
-        let change = |saving: &WireKernelSaving| {
-            let place = [&saving.phase, &saving.backing, &saving.variant].map(String::clone);
-            (place, saving.change.clone())
-        };
-        PatchedKernels {
-            what: self.what.clone(),
-            source: self.source.clone(),
-            changes: self.saving.iter().map(change).collect(),
-        }
     }
 }
 

@@ -244,8 +244,10 @@ pub enum DefinitionError {
         /// Name of the input.
         input: String,
     },
-    #[error("change: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
+    #[error("{key}: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
     Change {
+        /// Where it is in the file.
+        key: &'static str,
         /// What was found.
         found: String,
     },

@@ -80,7 +80,7 @@ impl FormRow {
                 boot: None,
                 metric: None,
                 measure: Measure::Change,
-                ratio: super::published::ratio(change)?,
+                ratio: super::published::ratio("form.row.change", change)?,
                 change: change.clone(),
                 source: form.source.clone(),
                 differs: form.differs.clone(),

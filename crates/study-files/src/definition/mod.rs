@@ -323,9 +323,9 @@ impl Wire {
         at_least("counted.granules", "one or more", 1, counted.granules.len())?;
         at_least("counted.variants", "two or more", 2, counted.variants.len())?;
         let variants: Names<'_> = counted.variants.iter().collect();
-        for (variant, change) in counted.kernel_changes() {
-            variants.check("counted.kernels.saving.variant", variant)?;
-            published::ratio(change)?;
+        for one in counted.kernels.iter().flat_map(|kernels| &kernels.changes) {
+            variants.check("counted.kernels.changes.variant", &one.variant)?;
+            published::ratio("counted.kernels.changes.change", &one.change)?;
         }
         let figures = figures.map(|(one, saving)| {
             variants.check("published.counted.variant", &saving.variant)?;

@@ -5,6 +5,9 @@ use super::wire::WirePublished;
 use super::{DefinitionError, Workload};
 use crate::counted::Figure;
 
+/// The key of a published change.
+const KEY: &str = "published.change";
+
 /// A published figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published {
@@ -70,7 +73,7 @@ impl Published {
             counted: _,
         } = wire.clone();
         let (measure, ratio, change) = match (change, wins) {
-            (Some(change), None) => (Measure::Change, ratio(&change)?, change),
+            (Some(change), None) => (Measure::Change, ratio(KEY, &change)?, change),
             (None, Some(wins)) => {
                 let is_of_all = workload.is_none() && suite.is_none() && metric.is_none();
                 let share = share(&wins).filter(|_| policy.is_some() && is_of_all);
@@ -101,7 +104,7 @@ pub(super) fn figure(one: &WirePublished, saving: &WireSaving) -> Result<Figure,
         backing: saving.backing.clone(),
         variant: saving.variant.clone(),
         is_of_instructions: saving.instructions,
-        saved: 1.0 - ratio(&change)?,
+        saved: 1.0 - ratio(KEY, &change)?,
         change,
         source: one.source.clone(),
         differs: one.differs.clone(),
@@ -114,10 +117,10 @@ fn share(text: &str) -> Option<f64> {
     (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
 }
 
-/// A signed percentage as a ratio: `-25%` is 0.75.
-pub(super) fn ratio(change: &str) -> Result<f64, DefinitionError> {
+/// A signed percentage as a ratio: `-25%` is 0.75. `key`: where it is in the file.
+pub(super) fn ratio(key: &'static str, change: &str) -> Result<f64, DefinitionError> {
     let percent = change.strip_suffix('%').filter(|text| text.starts_with(['-', '+']));
     let percent = percent.and_then(|text| text.trim().parse::<f64>().ok()).filter(|percent| *percent > -100.0);
     let ratio = percent.map(|percent| 1.0 + percent / 100.0).filter(|ratio| ratio.is_finite());
-    ratio.ok_or_else(|| DefinitionError::Change { found: change.to_owned() })
+    ratio.ok_or_else(|| DefinitionError::Change { key, found: change.to_owned() })
 }

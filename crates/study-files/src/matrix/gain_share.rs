@@ -1,8 +1,9 @@
-//! Computes each policy's share of the largest mean gain over the same workloads: the gain of the best policy over the baseline, or
-//! if no policy is better than the baseline, the gain of the baseline over the worst policy.
+//! Computes the shares of policies in the largest mean gain over the same workloads: the gain of the best policy over the baseline, or
+//! if no policy is shown to be better than the baseline, the gain of the baseline over base pages (or else over the worst policy).
 
 use super::row::{Cell, Conclusion, Row};
 use super::total::{Mean, Total, TotalShare};
+use policy::{Granularity, Policy};
 use study::comparison::Design;
 use study::metric::Direction;
 use study::stats::LogError;
@@ -17,7 +18,7 @@ pub(super) fn add(totals: &mut [Total], rows: &[&Row], baseline: &str) {
             let share = means.and_then(|means| of_best(means, (&total.policy, &best.policy), rows));
             total.gain_share = share.map(|share| share.named(&best.policy, None));
         }
-    } else if let Some(worst) = extreme(totals, &Conclusion::Worse).cloned() {
+    } else if let Some(worst) = base_pages(totals).or_else(|| extreme(totals, &Conclusion::Worse)).cloned() {
         for total in totals.iter_mut().filter(|total| total.policy != worst.policy && total.policy != baseline) {
             let means = total.mean.zip(worst.mean);
             let share = means.and_then(|means| of_baseline(means, (&total.policy, &worst.policy), rows));
@@ -31,6 +32,13 @@ fn extreme<'a>(totals: &'a [Total], conclusion: &Conclusion) -> Option<&'a Total
     let distance = |total: &Total| total.mean.map_or(0.0, |mean| mean.ratio.ln().abs());
     let shown = totals.iter().filter(|total| total.conclusion == *conclusion);
     shown.max_by(|one, other| distance(one).total_cmp(&distance(other)))
+}
+
+/// Base pages, if they are shown to be worse. A policy that is selected by its name has an estimate without bias.
+fn base_pages(totals: &[Total]) -> Option<&Total> {
+    let is_base =
+        |total: &&Total| total.policy.parse::<Policy>().is_ok_and(|policy| policy == Policy::plain(Granularity::Base));
+    totals.iter().find(is_base).filter(|total| total.conclusion == Conclusion::Worse)
 }
 
 /// A difference of means of costs: its value, and its derivatives by the logarithms of both costs.
@@ -153,8 +161,8 @@ mod tests {
             assert!(share.of == "thp" && share.low <= share.ratio && share.ratio <= share.high, "{share:?}");
             missed += u32::from(!(share.low..=share.high).contains(&0.6));
         }
-        // 50 misses are expected; 90 are nearly six standard deviations more.
-        assert!(missed <= 90, "{missed}");
+        // 50 misses are expected; 90 are nearly six standard deviations more, 20 are four fewer.
+        assert!((20..=90).contains(&missed), "{missed}");
     }
 
     /// With the best policy as baseline: the shares of its gain over the worst one.
@@ -170,8 +178,8 @@ mod tests {
             assert_eq!((share.of.as_str(), share.over.as_deref()), ("base", Some("thp")));
             missed += u32::from(!(share.low..=share.high).contains(&0.6));
         }
-        // 50 misses are expected; 90 are nearly six standard deviations more.
-        assert!(missed <= 90, "{missed}");
+        // 50 misses are expected; 90 are nearly six standard deviations more, 20 are four fewer.
+        assert!((20..=90).contains(&missed), "{missed}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The matrix of a study: a row per workload and machine, a cell per policy, and summaries over all rows.
 //!
-//! A cell summarizes its comparison ([`study::stats`]). Three results are computed over workloads, separately for each
+//! A cell summarizes its comparison ([`study::stats`]). Four results are computed over workloads, separately for each
 //! machine, because measured and modelled figures, and figures of two hosts, are never pooled: which changes remain
-//! significant among this many workloads ([`discovery`]), the geometric mean ([`geometric`]), and how often each policy
-//! wins ([`wins`]). The correlation of saved walks with saved time ([`correlations()`]) names the source of the walks
-//! and of the time.
+//! significant among this many workloads ([`discovery`]), the geometric mean ([`geometric`]), shares of the largest gain
+//! (`gain_share`), and how often each policy wins ([`wins`]). The correlation of saved walks with saved time
+//! ([`correlations()`]) names the source of the walks and of the time.
 
 mod agreement;
 mod basis;

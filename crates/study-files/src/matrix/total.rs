@@ -40,7 +40,7 @@ pub struct Total {
     pub trade: Option<CostAndMemory>,
 }
 
-/// A share of another policy's gain: 0.6 means that it saves 6 % of the cost if the other saves 10 %.
+/// A share of the gain of `of` over `over`: 0.6 means that a policy costs 6 % less than `over` if `of` costs 10 % less.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TotalShare {
     /// The policy with the largest gain.

@@ -72,7 +72,7 @@ impl Warning {
                 )
             }
             Warning::FixedTime { wall_s, metric } => format!(
-                "every run took {wall_s:.1} s: the command runs for a set time, so its wall time says nothing about {metric}"
+                "every run took {wall_s:.1} s, within 1 %: if the command runs for a set time, its wall time says nothing about {metric}"
             ),
             Warning::SharedMemory { bytes, .. } => format!(
                 "{} of the memory is shared: its page size is set by the program (PostgreSQL: huge_pages) or by shmem_enabled, and no \
@@ -161,7 +161,7 @@ impl Warning {
                 "run it in the foreground (for example, redis-server --daemonize no), or as a server with a client that drives it \
                  (--server, --ready)"
             }
-            Warning::FixedTime { metric, .. } => return format!("compare what it prints: --primary {metric}"),
+            Warning::FixedTime { metric, .. } => return format!("then compare what it prints: --primary {metric}"),
             Warning::SharedMemory { .. } => {
                 "for PostgreSQL, make a pool as root (sysctl vm.nr_hugepages=N; postgres -C shared_memory_size_in_huge_pages prints N), and \
                  compare its own setting: -p default --variant 'off={} -c huge_pages=off' --variant 'on={} -c huge_pages=on'. Keep \

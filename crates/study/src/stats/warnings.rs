@@ -241,13 +241,14 @@ fn fixed_time(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
         let least = values.iter().copied().min_by(f64::total_cmp)?;
         Some(values.iter().copied().max_by(f64::total_cmp)? / least)
     };
-    let mut wall_s = values(names::WALL_S);
-    let is_set = ratio(&wall_s)? <= MAX_SET_TIME_RATIO && median(&mut wall_s)? >= MIN_SET_TIME_S;
+    let mut all_wall_s = values(names::WALL_S);
+    let wall_s = median(&mut all_wall_s)?;
+    let is_set = ratio(&all_wall_s)? <= MAX_SET_TIME_RATIO && wall_s >= MIN_SET_TIME_S;
     let differs = |metric: &&Metric| {
         metric.unit == Unit::Custom && ratio(&values(&metric.name)).is_some_and(|ratio| ratio > MAX_SET_TIME_RATIO)
     };
     let metric = design.metrics.iter().find(differs).filter(|_| is_set && design.primary == names::WALL_S)?;
-    Some(Warning::FixedTime { wall_s: median(&mut wall_s)?, metric: metric.name.clone() })
+    Some(Warning::FixedTime { wall_s, metric: metric.name.clone() })
 }
 
 fn shared_memory(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Option<Warning> {

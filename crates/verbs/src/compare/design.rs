@@ -170,7 +170,7 @@ pub fn trial_time_s(stopping: &Stopping) -> Option<f64> {
 
 /// The default policies: the kernel's default, base pages, and each larger size that this kernel offers, once. A hugetlb
 /// pool that cannot be filled still gets a row, marked `unsupported` with the reason.
-fn sensible(host: &Host) -> Vec<Policy> {
+pub fn sensible(host: &Host) -> Vec<Policy> {
     let page_sizes = host.page_sizes();
     let is_by_default = |granularity: &Granularity| match granularity {
         Granularity::Default | Granularity::Base | Granularity::Thp => true,

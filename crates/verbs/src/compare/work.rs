@@ -1,4 +1,4 @@
-//! Builds what a trial runs: the command, its limits, and how its output is parsed.
+//! Builds what a trial runs: the command, its time limit, and how its output is parsed.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -19,11 +19,11 @@ use super::pattern;
 use crate::failure::{Failure, report};
 use crate::user;
 
-/// What is run, its time limit, and how its output is parsed.
+/// What each trial runs, its time limit, and how its output is parsed.
 ///
 /// # Errors
-/// A command line cannot be split, a program is missing, an input cannot be read, or a user or an environment variable does
-/// not exist.
+/// A command line cannot be split, a program is missing, an input cannot be read, or a user or an environment variable
+/// does not exist.
 pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<f64>) -> Result<Work, Failure> {
     let server = match (&measuring.server, &measuring.ready) {
         (Some(server), Some(ready)) => Some(Server {
@@ -38,7 +38,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
     let user = user::to_run_as(measuring.user.as_deref())?;
     let input = measuring.input.as_deref().map(|path| input(path, user.as_ref())).transpose()?;
     let programs = server.iter().flat_map(|server| [&server.command, &server.ready]).chain(&prepare).chain([&command]);
-    // Another user may have access to other programs than this user, so the check is left to the first trial.
+    // Another user may be able to execute other programs, so the first trial checks them instead.
     for program in programs.filter_map(|words| words.first()).filter(|_| user.is_none()) {
         tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
     }
@@ -60,11 +60,11 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
     })
 }
 
-/// Parses figures from the command's output; `None` if none is requested.
+/// Returns a function that parses figures from the command's output; `None` if none are requested.
 fn extract(measuring: &Measuring) -> Option<Extract> {
     let patterns = measuring.metrics.clone();
     let repeat_inside = measuring.repeat_inside.clone();
-    let reads = !patterns.is_empty() || repeat_inside.is_some();
+    let is_requested = !patterns.is_empty() || repeat_inside.is_some();
     let extract = move |output: &[u8]| -> Result<_, Box<dyn Error + Send + Sync>> {
         let figures = patterns.iter().map(|pattern| pattern.observe(output));
         let mut observations = figures.collect::<Result<Vec<_>, _>>()?;
@@ -73,11 +73,11 @@ fn extract(measuring: &Measuring) -> Option<Extract> {
         }
         Ok(observations)
     };
-    reads.then(|| Box::new(extract) as Extract)
+    is_requested.then(|| Box::new(extract) as Extract)
 }
 
-/// Extracts the answer from the output, one line per match; `None` if all of the output is the answer, or if the answer is
-/// not checked. If nothing matches, this is reported once.
+/// Returns a function that extracts the answer from the output, one line per match of --answer; `None` without --answer.
+/// If nothing matches, all of the output is the answer, and a warning is printed once.
 fn select(measuring: &Measuring) -> Option<Select> {
     let regex = measuring.answer.clone()?;
     let is_reported = Cell::new(false);
@@ -94,8 +94,8 @@ fn select(measuring: &Measuring) -> Option<Select> {
     }))
 }
 
-/// Returns a function that opens the input anew for every trial. Refuses a directory, and a FIFO, which can be read only
-/// once. For the command of another user, a link that belongs to another user is not followed.
+/// Returns a function that opens the input anew for every trial. Refuses a directory, and a FIFO, which can be read
+/// only once. If the command runs as another user, does not follow links that belong to others.
 fn input(input: &Path, user: Option<&User>) -> Result<Open, Failure> {
     let refused = |what: &dyn std::fmt::Display| Failure::Input(format!("--input {}: {what}", input.display()));
     let kind = std::fs::metadata(input).map_err(|error| refused(&error))?.file_type();

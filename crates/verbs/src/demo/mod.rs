@@ -4,8 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use host::Host;
+use host::admit::thp_in_force;
+use policy::{Granularity, Policy};
 
-use crate::compare;
+use crate::compare::{self, design};
 use crate::failure::{Failure, report};
 use crate::words::parse_duration;
 
@@ -35,6 +38,20 @@ fn introduction() -> String {
     format!("A random pointer chase through {BYTES}, under each policy that makes sense here.")
 }
 
+/// The default policies of `compare`, without `base` where it is the same as `default`: the chase advises nothing, so it gets large
+/// pages only from sizes that are always on.
+fn policies(host: &Host) -> Result<Vec<Policy>, Failure> {
+    let sizes = host.page_sizes();
+    let mut is_always = false;
+    for size in sizes.pmd.iter().chain(&sizes.mthp) {
+        is_always |= thp_in_force(*size, host).map_err(Failure::input)? == "always";
+    }
+    let all = design::sensible(host);
+    let without_base = all.iter().filter(|policy| policy.granularity != Granularity::Base).cloned().collect::<Vec<_>>();
+    // Without a larger size, `default` would be alone.
+    Ok(if is_always || without_base.len() < 2 { all } else { without_base })
+}
+
 /// Runs `pagelab demo`.
 ///
 /// # Errors
@@ -42,7 +59,8 @@ fn introduction() -> String {
 pub fn run(arguments: &Demo) -> Result<(), Failure> {
     report(introduction());
     let program = std::env::current_exe().map_err(Failure::input)?;
-    let mut words: Vec<OsString> = Vec::new();
+    let policies = policies(&Host::open("/").map_err(Failure::input)?)?;
+    let mut words: Vec<OsString> = policies.iter().map(|policy| format!("--policy={policy}").into()).collect();
     words.extend(["--max-time".into(), format!("{}s", arguments.max_time).into()]);
     words.extend(["--blocks".into(), arguments.blocks.to_string().into()]);
     words.extend(["--metric".into(), r"ns_per_access:lower=ns_per_access=([0-9.]+)".into()]);

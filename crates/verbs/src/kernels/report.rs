@@ -45,6 +45,7 @@ impl ReportContent<'_> {
             matrix,
             over_boots,
             over_variants: &[],
+            explained: Vec::new(),
             counted: None,
             series: Vec::new(),
             forms: Vec::new(),

@@ -40,12 +40,12 @@ pub struct Show {
 /// Runs `pagelab show`.
 ///
 /// # Errors
-/// The store or the comparison does not exist, or an output cannot be written.
+/// The store or a comparison does not exist, an output cannot be written, or a requirement is not met.
 pub fn run(arguments: &Show) -> Result<(), Failure> {
     let store = find_store(arguments.store.as_deref())?
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
     arguments.forms.can_be_written()?;
-    let [number] = arguments.numbers[..] else { return of_kernels(arguments, &store) };
+    let [number] = arguments.numbers[..] else { return show_boots(arguments, &store) };
     let comparison = store.load(number).map_err(Failure::input)?;
     let resumptions = store.resumptions(number).map_err(Failure::input)?;
     if arguments.mail {
@@ -71,7 +71,7 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
 }
 
 /// Shows the boots of one comparison of kernels together.
-fn of_kernels(arguments: &Show, store: &Store) -> Result<(), Failure> {
+fn show_boots(arguments: &Show, store: &Store) -> Result<(), Failure> {
     if !arguments.require.is_empty() || arguments.forms.csv.is_some() {
         return Err(Failure::Input("--require and --csv are for one comparison; give one number".into()));
     }

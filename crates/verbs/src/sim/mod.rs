@@ -28,7 +28,7 @@ mod trace_notes;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Subcommand};
 use model::machine::Machine;
 use model::policy::ModelPolicy;
 use results::simulation::Cell as CostCell;
@@ -69,14 +69,6 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     }
 }
 
-/// A command line that consists only of arguments of `sim`.
-#[derive(Parser)]
-#[command(name = "pagelab sim", no_binary_name = true)]
-struct Line {
-    #[command(flatten)]
-    replay: Replay,
-}
-
 /// The costs of a trace on machines under policies.
 pub struct TraceCosts {
     /// Each machine under each policy.
@@ -85,11 +77,19 @@ pub struct TraceCosts {
     pub notes: BTreeMap<String, Vec<String>>,
 }
 
-/// Simulates a trace for a study, from arguments of `sim`, without output. Programs count as linked for every base page
-/// size.
-pub fn from_arguments(words: &[String]) -> Result<TraceCosts, Failure> {
-    let line = Line::try_parse_from(words).map_err(|error| Failure::Input(error.to_string().trim().to_owned()))?;
-    let (all, used) = simulate::all(&Request { is_relinked: true, ..Request::of(&line.replay)? })?;
+/// Simulates a trace for a study, without output. Programs count as linked for every base page size.
+///
+/// # Errors
+/// The trace is damaged or cut off, or a machine is wrong.
+pub fn costs_of(
+    trace: &Path,
+    machines: &[String],
+    policies: &[ModelPolicy],
+    threads: Option<u32>,
+) -> Result<TraceCosts, Failure> {
+    let request = Request::of_trace(trace, machines, policies, None)?;
+    let request = Request { is_relinked: true, threads: arguments::threads(threads), ..request };
+    let (all, used) = simulate::all(&request)?;
     all.iter().try_for_each(Simulated::check_complete)?;
     let of_machine = |machine: &Machine| {
         let notes = all.iter().flat_map(|one| Notes::of_machine(one, &machine.name).all());

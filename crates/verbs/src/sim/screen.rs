@@ -1,4 +1,4 @@
-//! The first screen of `sim`: one line per policy, the result in a sentence, and what was special about this trace.
+//! The default output of `sim`: a table with a row per policy, the result in a sentence, and notes on this trace.
 
 use model::machine::Machine;
 use model::simulation::Outcome;
@@ -17,7 +17,7 @@ use super::simulated::{Cell, Layouts, Simulated};
 use super::swept;
 use crate::table::describe::{count, grouped};
 
-/// A table for each machine, its result, and the notes of this trace.
+/// A table for each machine, then the result for each machine, and the notes on this trace.
 pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::outcome).collect();
     let mut lines: Vec<String> = subject(simulated, &ran).into_iter().collect();
@@ -45,18 +45,18 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     lines.extend(notes.of_this_trace.iter().map(|note| fold(note, width, 2)));
     let hidden = notes.of_the_model.len() + causes(&ran, |_| true).len() - shown_causes.len();
     if !ran.is_empty() {
-        lines.push(fold(&further(simulated, &ran, hidden as u64), width, 2));
+        lines.push(fold(&more_options(simulated, &ran, hidden as u64), width, 2));
     }
     lines.join("\n")
 }
 
-/// Which options show more.
-fn further(simulated: &Simulated, ran: &[&Outcome], hidden_notes: u64) -> String {
-    let is_large_in_part = |outcome: &&Outcome| {
+/// The options that show more.
+fn more_options(simulated: &Simulated, ran: &[&Outcome], hidden_notes: u64) -> String {
+    let is_partly_large = |outcome: &&Outcome| {
         outcome.is_whole() && outcome.page_bytes > outcome.base_bytes && outcome.verdict.holding == Holding::Partly
     };
     let can_differ = simulated.layouts.is_none() && has_one_of_many_layouts(simulated);
-    let layouts = if can_differ && ran.iter().any(is_large_in_part) {
+    let layouts = if can_differ && ran.iter().any(is_partly_large) {
         "; --layouts 10 shows how far other address layouts differ"
     } else {
         ""
@@ -64,8 +64,8 @@ fn further(simulated: &Simulated, ran: &[&Outcome], hidden_notes: u64) -> String
     format!("{} and more figures: --full; every count: --json{layouts}", count(hidden_notes, "note"))
 }
 
-/// The headings of columns, each with a number. On a narrow terminal columns with the highest number are left out
-/// first.
+/// Column headings, each with a number. On a narrow terminal, the columns with the highest numbers are left out first;
+/// those with 0 always stay.
 const HEADINGS: [(&str, u8); 10] = [
     ("policy", 0),
     ("pages", 2),

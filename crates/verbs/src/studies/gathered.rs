@@ -1,7 +1,7 @@
 //! Collects all results of a study from the store ([`Gathered`]): every workload on every machine that measured it.
 
 use policy::machine::Machine;
-use results::matrix::HostOf;
+use results::matrix::{ExplainedPolicy, HostOf};
 use results::store::Store;
 use study::comparison::Comparison;
 use study_files::definition::variant::row_name;
@@ -41,6 +41,8 @@ pub struct Gathered<'a> {
     /// The same rows with variants as columns in place of policies: one matrix for all workloads with the same
     /// variants.
     pub over_variants: Vec<Matrix>,
+    /// Why policies change user time, if the study asks for it.
+    pub explained: Vec<ExplainedPolicy>,
     /// The hosts with results.
     pub hosts: Vec<HostOf>,
 }
@@ -79,6 +81,7 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
     };
     let forms = hosts.iter().filter_map(|host| form(definition, &on_hosts, host)).collect();
     let over_variants = measured::of_variants(definition, &on_hosts.iter().collect::<Vec<_>>(), &hosts);
+    let explained = hosts.iter().flat_map(|host| explained_on(host, &on_hosts)).collect();
     let hosts: Vec<HostOf> = hosts.into_iter().filter_map(|host| host_with_settings(host, &on_hosts)).collect();
     let on_hosts = on_hosts.into_iter().chain(of_series).collect();
     Ok(Gathered {
@@ -93,7 +96,14 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
         over_variants,
         forms,
         series,
+        explained,
     })
+}
+
+/// The explained policies of each workload on a host.
+fn explained_on(host: &KnownHost, rows: &[HostRow<'_>]) -> Vec<ExplainedPolicy> {
+    let of_row = |row: &HostRow<'_>| Some(ExplainedPolicy::of(&row.workload.name, &host.label, latest(row, host)?));
+    rows.iter().filter_map(of_row).flatten().collect()
 }
 
 /// A host with the settings that its comparisons recorded.

@@ -29,6 +29,7 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
         forms: gathered.forms,
         counted: gathered.counted.as_ref().map(|one| CountedCosts { counted: one.counted, table: one.table() }),
         series: gathered.series,
+        explained: gathered.explained,
         over_variants: &gathered.over_variants,
         hosts: gathered.hosts,
         missing: gathered.missing,

@@ -1,5 +1,5 @@
-//! Runs the phases of `kvm-dirty-log` in sequence, and records for each its time, the dirty pages in the log, and the
-//! leaves afterwards ([`Phases`]).
+//! Runs the phases of `kvm-dirty-log` in order ([`Phases`]). Records the duration of each phase, the dirty pages in the
+//! log, and the leaves afterwards.
 
 use std::time::Duration;
 
@@ -15,20 +15,18 @@ use verbs::lab::{WorkloadError, check};
 /// The measurements of one phase.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// The name of the phase.
     pub name: String,
-    /// The name of the phase's figure in the report; later rounds have no figure.
+    /// Name of the phase's figure in the report; `None` for phases of later rounds.
     pub figure: Option<&'static str>,
     /// The duration of the phase in each cycle, in seconds.
     pub walls_s: Vec<f64>,
-    /// The dirty pages in the log, which are equal in each cycle; if pages are chosen at random, those of the last
-    /// cycle.
+    /// The number of dirty pages in the log in the last cycle; `None` for phases that do not get the log.
     pub dirty_pages: Option<u64>,
-    /// The number of pages that the guest wrote in each cycle, if it chooses them at random.
+    /// The number of pages that the guest wrote in each cycle; empty unless it chooses them at random.
     pub written_pages: Vec<u64>,
     /// The leaves after the phase in the first cycle, if KVM counts them.
     pub leaves: Option<Leaves>,
-    /// Whether a later cycle ended with a different number of leaves above 4K.
+    /// Whether the number of leaves above 4K after the phase was different in a later cycle.
     pub leaves_varied: bool,
 }
 
@@ -40,7 +38,7 @@ impl Phase {
 
     fn add(&mut self, wall_s: f64, leaves: Option<Leaves>) {
         self.walls_s.push(wall_s);
-        self.leaves_varied |= leaves.map(large) != self.leaves.map(large);
+        self.leaves_varied |= leaves.map(large_leaves) != self.leaves.map(large_leaves);
     }
 
     /// The shortest duration of all cycles, in seconds.
@@ -49,12 +47,11 @@ impl Phase {
     }
 }
 
-/// Why the mappings of the memory in this process are unknown.
+/// Why it is unknown how this process maps the guest's memory.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownMappings {
     #[error("not read yet")]
     NotYet,
-    /// The mappings could not be read.
     #[error(transparent)]
     Census(#[from] CensusError),
 }
@@ -66,17 +63,18 @@ pub struct Phases {
     pub list: Vec<Phase>,
     /// The number of pages of the guest.
     pub pages: u64,
-    /// The mappings of the populated memory in this process, or why they are unknown.
+    /// How this process maps the populated memory, or why that is unknown.
     pub host: Result<Census, UnknownMappings>,
     /// A checksum of the log and the memory, which depends only on the arguments.
     pub checksum: u64,
 }
 
-fn large(leaves: Leaves) -> u64 {
+/// The number of leaves above 4K.
+fn large_leaves(leaves: Leaves) -> u64 {
     leaves.pages_2m + leaves.pages_1g
 }
 
-/// A pass of the guest in which it wrote `value` to the pages selected by `random_writes`.
+/// A pass, of the guest or of this process, that wrote `value` to the pages selected by `random_writes`.
 struct WritePass {
     value: u64,
     random_writes: RandomWrites,
@@ -87,9 +85,9 @@ struct Running<'a> {
     machine: Machine,
     arguments: &'a Arguments,
     phases: Phases,
-    /// The number of write passes of the guest.
+    /// The number of write passes so far.
     writes: u64,
-    /// The write passes since the last one that wrote every page.
+    /// The last write pass that wrote every page, and the passes after it.
     written: Vec<WritePass>,
 }
 
@@ -109,7 +107,7 @@ impl Phases {
 
     /// The first phase that reduced the number of leaves above 4K, if they are counted.
     pub fn split_in(&self) -> Option<&Phase> {
-        let large = |phase: &Phase| phase.leaves.map(large);
+        let large = |phase: &Phase| phase.leaves.map(large_leaves);
         let pairs = self.list.windows(2);
         pairs.filter(|pair| large(&pair[1]) < large(&pair[0])).map(|pair| &pair[1]).next()
     }
@@ -171,18 +169,18 @@ impl Running<'_> {
         self.write(name, figure, 100)
     }
 
-    /// Lets the guest write each page with a probability of `percent`.
+    /// Runs a pass in which the guest writes each page with a probability of `percent`, and reads the others.
     fn write(&mut self, name: &str, figure: Option<&'static str>, percent: u8) -> Result<(), WorkloadError> {
         let value = self.next_value();
         let random_writes = RandomWrites::of_percent(mix(value), percent);
-        let draws = self.arguments.write_percent.is_some();
-        let access = if draws { Access::Drawn(value, random_writes) } else { Access::Write(value) };
+        let is_random = self.arguments.write_percent.is_some();
+        let access = if is_random { Access::Drawn(value, random_writes) } else { Access::Write(value) };
         let phase = self.phase(name, figure, |machine| Ok(machine.pass(access)?))?;
         if percent == 100 {
             self.written.clear();
         }
         self.written.push(WritePass { value, random_writes });
-        if draws {
+        if is_random {
             let pages = self.written_pages();
             self.phases.list[phase].written_pages.push(pages);
         }
@@ -195,8 +193,9 @@ impl Running<'_> {
         last.map_or(0, |last| (0..self.phases.pages).filter(|page| last.random_writes.writes(*page)).count() as u64)
     }
 
-    /// Checks that the log contains exactly the pages that the last pass wrote. Exception: after KVM has split or removed
-    /// a large leaf, it maps pages anew even on a read, makes them writable, and then logs them.
+    /// Checks that the log contains the pages that the last pass wrote, and no others. Others are allowed unless it is
+    /// known that there never was a large leaf: after KVM has split or removed one, it maps pages anew even on a read,
+    /// makes them writable, and logs them.
     fn check_log(&mut self, phase: &str, found: u64) -> Result<(), WorkloadError> {
         let expected = self.written_pages();
         let what = format!("dirty pages in phase `{phase}`");
@@ -205,7 +204,7 @@ impl Running<'_> {
             let what = format!("{what}: page {page} is missing although the guest wrote it");
             return Err(WorkloadError::WrongAnswer { what, expected, found });
         }
-        let none_is_large = |phase: &Phase| phase.leaves.is_some_and(|leaves| large(leaves) == 0);
+        let none_is_large = |phase: &Phase| phase.leaves.is_some_and(|leaves| large_leaves(leaves) == 0);
         if expected == self.phases.pages || self.phases.list.iter().all(none_is_large) {
             check(what, expected, found)?;
         }
@@ -213,7 +212,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Verifies the memory, at a moment when reading it does not disturb the caches of a measured phase.
+    /// Verifies the memory. Call it only between rounds: reading all memory during a round would disturb the caches of
+    /// its phases.
     fn verify(&mut self) -> Result<(), WorkloadError> {
         let last = |page: u64| self.written.iter().rev().find(|written| written.random_writes.writes(page));
         self.machine.verify(|page| last(page).map_or(0, |written| written.value))?;
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_split_is_where_large_leaves_became_fewer() {
+    fn finds_the_splitting_phase_and_detects_varying_large_leaves() {
         let phase = |name: &str, pages_4k, pages_2m| Phase {
             name: name.into(),
             figure: None,
@@ -309,7 +309,7 @@ mod tests {
         assert!(phases(vec![phase("populate", 9, 0), phase("enable", 0, 0)]).split_in().is_none());
         let mut again = phase("enable", 1, 4);
         again.add(1.0, Some(Leaves { pages_4k: 9, pages_2m: 4, pages_1g: 0 }));
-        assert_eq!((again.leaves_varied, again.walls_s.len()), (false, 2), "leaves of 4K come with the guest's loop");
+        assert_eq!((again.leaves_varied, again.walls_s.len()), (false, 2), "4K leaves are ignored");
         again.add(1.0, Some(Leaves { pages_4k: 9, pages_2m: 3, pages_1g: 0 }));
         assert!(again.leaves_varied);
         let unknown = Phase { leaves: None, ..phase("enable", 0, 0) };

@@ -1,4 +1,4 @@
-//! Replays the steps one after the other and updates the known state with each write.
+//! Replays the steps in order, and updates what is known about the tables with each write.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -16,14 +16,14 @@ pub(super) struct Replay<'a, F> {
     pub(super) geometry: Geometry,
     /// Histories by level and resolved input address.
     pub(super) histories: Vec<BTreeMap<u64, History>>,
-    /// For each level, the entries for which a cache may still hold a stale value.
+    /// For each level, the resolved input addresses of the entries of which a cache may still hold a stale value.
     pub(super) stale_places: Vec<BTreeSet<u64>>,
-    /// The entries that point, or pointed with a stale value, to each table.
+    /// For each table, the entries whose current or stale value points to it, by level and resolved input address.
     pub(super) pointers: BTreeMap<OutputAddress, BTreeSet<(u8, u64)>>,
-    /// The position in the tree of the entry at a physical address.
+    /// For the physical address of an entry: its level and resolved input address.
     pub(super) places: BTreeMap<OutputAddress, (u8, u64)>,
-    /// For each group, by level and first input address: what its leaves, current or stale, imply for its first entry.
-    /// Some of those leaves may be gone.
+    /// For each group, by level and first input address: the values that its leaves, current or stale, imply for its
+    /// first entry. Some of those leaves may be gone.
     pub(super) forms: BTreeMap<(u8, u64), Vec<u64>>,
     /// Groups that were written since they were last checked, by level and first input address.
     pub(super) groups: BTreeSet<(u8, u64)>,
@@ -53,6 +53,7 @@ impl<'a, F: Format> Replay<'a, F> {
 
     fn report_for(&mut self, kind: ViolationKind, va: InputAddress, at: Step) {
         let Step { step, pa, level, old, new, .. } = at;
+        // The same violation in consecutive entries is reported once.
         if let Some(last) = self.violations.last_mut() {
             let follows = last.pa.checked_add(last.entries * ENTRY_BYTES) == Some(pa);
             if last.kind == kind && last.level == level && follows {
@@ -82,20 +83,20 @@ impl<'a, F: Format> Replay<'a, F> {
         self.histories.get(usize::from(level))?.get(&va)
     }
 
-    /// The history at a position in the tree; a new one has no known value.
+    /// The history at a position in the tree. If there is none, adds one whose value is unknown.
     pub(super) fn history_mut(&mut self, level: u8, va: u64, pa: OutputAddress) -> &mut History {
         let empty = History { pa, memory: Memory::Unknown, contents: Contents::LinkedBefore, stale: Vec::new() };
         self.histories[usize::from(level)].entry(va).or_insert(empty)
     }
 
-    /// The first address and the bytes of the group around `va` at `level`; `None` where there are no groups.
+    /// The first address and the size in bytes of the group that contains `va`; `None` if `level` has no groups.
     pub(super) fn group(&self, level: u8, va: u64) -> Option<(u64, u64)> {
         let bits = self.format.group_bits_at(level);
         let bytes = self.geometry.span(level) << bits;
         (bits != 0).then_some((va & !(bytes - 1), bytes))
     }
 
-    /// Processes a write of the entry for `va`.
+    /// Replays a write. `va` is the input address as logged, which may be invalid; that of `at` is resolved.
     pub(super) fn write(&mut self, va: InputAddress, at: Step) {
         if !self.is_entry(va, at) {
             return self.report_for(ViolationKind::InvalidEntry, va, at);
@@ -118,7 +119,7 @@ impl<'a, F: Format> Replay<'a, F> {
         history.memory = Memory::Known(at.new);
     }
 
-    /// Compares the old value that the step states with the known value.
+    /// Compares the step's old value with the known value. If they differ, a change was not logged.
     pub(super) fn compare_old_value(&mut self, at: Step) {
         let is_new = self.history(at.level, at.va).is_none_or(|history| history.memory == Memory::Unknown);
         let history = self.history_mut(at.level, at.va, at.pa);
@@ -141,7 +142,7 @@ impl<'a, F: Format> Replay<'a, F> {
         }
     }
 
-    /// Derives from the first value of an entry how its table was when it was linked.
+    /// Infers from the first known value of an entry whether its table was empty when it was linked.
     pub(super) fn infer_contents(&mut self, at: Step) {
         let above = at.level + 1;
         if above >= self.geometry.levels() {
@@ -158,7 +159,7 @@ impl<'a, F: Format> Replay<'a, F> {
             (Contents::Untouched | Contents::WasEmpty, true) => Contents::WasEmpty,
             _ => Contents::WasFilled,
         };
-        // The tables of a run are linked together and are empty together.
+        // The tables of a run are linked together: if one of them was empty, all were.
         if before == Contents::Untouched && parent.contents == Contents::WasEmpty {
             let run = span << self.format.run_bits();
             let start = va & !(run - 1);
@@ -167,15 +168,16 @@ impl<'a, F: Format> Replay<'a, F> {
         }
     }
 
-    /// Whether two values of an entry differ only in state that hardware sets, or in the content of a hole, which
-    /// software need not report.
+    /// Whether two values of an entry are equal, apart from what software need not log: the accessed and dirty state
+    /// that hardware sets, and the content of a hole.
     pub(super) fn is_same(&self, level: u8, a: u64, b: u64) -> bool {
         let is_hole = |entry| self.format.kind(level, entry) == Kind::Hole;
         let stateless = |entry| self.format.with_state(entry, Flags::empty());
         a == b || is_hole(a) && is_hole(b) || self.is_leaf(level, a) && stateless(a) == stateless(b)
     }
 
-    /// If the entry is the first of its contiguous group to be met, assumes that the other entries of the group are legal.
+    /// If the old value is marked as part of a contiguous group, infers the unknown entries of the group from it: the
+    /// group counts as legal until an entry proves otherwise.
     pub(super) fn imply_group(&mut self, at: Step) {
         if !is_marked(self.format, at.level, at.old) {
             return;
@@ -194,7 +196,7 @@ impl<'a, F: Format> Replay<'a, F> {
         }
     }
 
-    /// Replaces the entry: its old value is stale from now on.
+    /// Records the effects of a write: the old value is now stale, and a newly linked table counts as untouched.
     pub(super) fn replace(&mut self, at: Step, uncovered: Vec<(u64, u64)>) {
         let Step { level, old, new, .. } = at;
         let format = self.format;
@@ -206,7 +208,7 @@ impl<'a, F: Format> Replay<'a, F> {
                 self.history_mut(level, at.va, at.pa).contents = Contents::Untouched;
             }
         }
-        // A stale value that matches the new entry again is harmless.
+        // A stale value is harmless if a change from it to the new value would need no invalidation.
         let history = self.history_mut(level, at.va, at.pa);
         for stale in &mut history.stale {
             stale.must_invalidate &= format.change(level, stale.value, new) != Change::Free;
@@ -214,7 +216,7 @@ impl<'a, F: Format> Replay<'a, F> {
     }
 }
 
-/// The first input addresses of the entries of a group, each of which spans `span` bytes.
+/// The first input address of each entry of a group. An entry spans `span` bytes.
 pub(super) fn members_of(start: u64, bytes: u64, span: u64) -> impl Iterator<Item = u64> {
     (0..bytes / span).map(move |index| start + index * span)
 }

@@ -103,9 +103,9 @@ pub fn table(sheet: &Sheet) -> String {
     let name = (longest(0) + 1).min(WIDTH / 2);
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for at in 1..sheet.header.len() {
-        let taken = groups.last().map_or(WIDTH, |group| name + group.iter().map(|at| width(*at)).sum::<usize>());
+        let taken = |group: &[usize]| name + group.iter().map(|at| width(*at)).sum::<usize>();
         match groups.last_mut() {
-            Some(group) if taken + width(at) <= WIDTH => group.push(at),
+            Some(group) if taken(group) + width(at) <= WIDTH => group.push(at),
             _ => groups.push(vec![at]),
         }
     }
@@ -213,6 +213,22 @@ mod tests {
         let output = Command::new("sh").args(["-c", &text]).output().unwrap();
         let expected: String = words[2..].iter().map(|word| format!("{word}|")).collect();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{text}");
+    }
+
+    #[test]
+    fn a_wide_table_continues_below_itself() {
+        let cells = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let long = "z".repeat(90);
+        let header = cells(&["name", "one", "two words", "three", &long]);
+        let wide = ["a workload of many words in its name, and more", "12.3 to 45.6", "<0.1 %", &long, "1"];
+        let rows = vec![cells(&["a", "1", "2", "3", "4"]), cells(&wide)];
+        let text = table(&Sheet { caption: "a caption".into(), header, rows });
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().any(|line| line.starts_with("a ") && line.ends_with('2')), "{text}");
+        assert!(text.matches(&long[..60]).count() >= 1 && text.contains("12.3 to 45.6"), "{text}");
+        let empty = Sheet { header: cells(&["name", "one"]), ..Sheet::default() };
+        assert_eq!(table(&empty).trim(), ":\n\n      one");
     }
 
     #[test]

@@ -70,10 +70,12 @@ pub fn mail(report: &Report<'_>) -> String {
         None => report.policies().into_iter().chain(report.others()).collect(),
     };
     matrices.iter().for_each(|matrix| text.push_str(&of_matrix(report, matrix)));
+    text.push_str(&narrowed(super::explained::sheet(report), &[1]));
     text.push_str(&without_figure(&matrices));
     text.push_str(&report.counted.as_ref().map(of_counted).unwrap_or_default());
     report.series.iter().for_each(|one| text.push_str(&of_series(one)));
     text.push_str(&sources(report));
+    text.push_str(&further_reasons(report));
     let latest = report.hosts.iter().filter_map(|host| host.measured_unix_s).max();
     let latest =
         latest.map(|unix_s| format!("; the latest comparison began {}", date_time(unix_s))).unwrap_or_default();
@@ -150,7 +152,11 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
         let extent = if rows.len() > FEW { Extent::Times } else { Extent::All };
         if !rows.is_empty() {
             let intervals = if rows.iter().any(|row| has_interval(row)) { INTERVALS } else { "" };
-            let left_out = if extent == Extent::Times { " Faults are in the tables of the report." } else { "" };
+            let left_out = if extent == Extent::Times {
+                " Faults, page tables and changes of memory are in the tables of the report."
+            } else {
+                ""
+            };
             let is_over_boots = rows.iter().flat_map(|row| &row.cells).any(|cell| cell.basis.boots > 0);
             let medians = if is_over_boots { MEDIANS_OF_BOOTS } else { MEDIANS };
             let what =
@@ -169,27 +175,25 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
             text.push_str(&together(&totals_of(matrix, machine_figures), &matrix.baseline, what));
         }
         // Few workloads have their memory and pages with their figures.
-        let runs = super::figures::of_runs(matrix, machine_figures);
-        if extent == Extent::Times && !runs.rows.is_empty() {
-            text.push_str(&layout::table(&runs));
+        if extent == Extent::Times && sheets::has_totals(report) {
+            let runs = super::figures::of_runs(matrix, machine_figures, report.columns_of(matrix));
+            text.push_str(&narrowed(runs, &[]));
         }
         text.push_str(&limits(&rows, what));
     }
-    text + &walks_and_time(matrix)
+    // There is usually one host.
+    text + &narrowed(further::of_correlations(matrix), &[1])
 }
 
-/// Whether the workloads that save the most page walks also save the most time. Columns that are the same in all lines are left out.
-fn walks_and_time(matrix: &Matrix) -> String {
-    let Sheet { caption, header, rows } = further::of_correlations(matrix);
-    let differs = |at: &usize| *at == 0 || rows.iter().any(|row| row[*at] != rows[0][*at]) || *at + 1 == header.len();
-    let shown: Vec<usize> = (0..header.len()).filter(differs).collect();
+/// A table of a report. Those of these columns that are the same in all lines are in its caption. Empty without lines.
+fn narrowed(Sheet { caption, header, rows }: Sheet, columns: &[usize]) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let is_shown = |at: &usize| !columns.contains(at) || rows.iter().any(|row| row[*at] != first[*at]);
+    let (shown, common): (Vec<usize>, Vec<usize>) = (0..header.len()).partition(is_shown);
     let chosen = |cells: &[String]| shown.iter().map(|at| cells[*at].clone()).collect::<Vec<_>>();
-    let lines: Vec<Vec<String>> = rows.iter().map(|row| chosen(row)).collect();
-    if lines.is_empty() {
-        String::new()
-    } else {
-        layout::table(&Sheet { caption, header: chosen(&header), rows: lines })
-    }
+    let common: String = common.iter().map(|at| format!("; {} {}", header[*at], first[*at])).collect();
+    let rows = rows.iter().map(|row| chosen(row)).collect();
+    layout::table(&Sheet { caption: caption + &common, header: chosen(&header), rows })
 }
 
 /// Whether these figures of a matrix are already in the matrix of kernels.
@@ -285,6 +289,13 @@ fn sources(report: &Report<'_>) -> String {
         ))
     });
     sets.collect()
+}
+
+/// The reasons why figures can differ from the published ones, if the beginning of the mail has only some of them.
+fn further_reasons(report: &Report<'_>) -> String {
+    let sheet = sheets::all_differences(report);
+    let items: String = sheet.rows.iter().map(|row| item(&row[0])).collect();
+    if items.is_empty() { items } else { format!("{}:\n{items}\n", sheet.caption) }
 }
 
 /// `-12.3% -13.4..-11.2`

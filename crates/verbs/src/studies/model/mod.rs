@@ -335,7 +335,7 @@ pub fn run(definition: &Definition, rows: &[ModelRow], arguments: &Run, store: &
     for (at, workload) in workloads.iter().enumerate() {
         let missing: Vec<&ModelRow> =
             rows.iter().filter(|row| row.is_missing() && row.workload == **workload).collect();
-        let machines: Vec<&str> = missing.iter().map(|row| row.named.as_str()).collect();
+        let machines: Vec<String> = missing.iter().map(|row| row.named.clone()).collect();
         let name = results::printable(&workload.name);
         let (number, all, on) = (at + 1, workloads.len(), machines.join(", "));
         report(format_args!("study {}: simulating {number} of {all}: {name} on {on}", definition.name));
@@ -367,7 +367,7 @@ fn canonical(policy: &str) -> String {
 fn simulate(
     definition: &Definition,
     workload: &Workload,
-    machines: &[&str],
+    machines: &[String],
     arguments: &Run,
     store: &Store,
 ) -> Result<TraceCosts, Failure> {
@@ -375,11 +375,8 @@ fn simulate(
         Some(trace) => PathBuf::from(trace),
         None => recording::trace_of(definition, workload, store)?,
     };
-    let mut words = vec![trace.to_string_lossy().into_owned()];
-    words.extend(modelled(definition).flat_map(|policy| ["-p".to_owned(), policy.to_owned()]));
-    words.extend(machines.iter().flat_map(|machine| ["-m".to_owned(), (*machine).to_owned()]));
-    words.extend(arguments.jobs.iter().flat_map(|jobs| ["--threads".to_owned(), jobs.to_string()]));
-    sim::from_arguments(&words)
+    let policies: Vec<ModelPolicy> = modelled(definition).filter_map(|policy| policy.parse().ok()).collect();
+    sim::costs_of(&trace, machines, &policies, arguments.jobs)
 }
 
 fn keep(
