@@ -165,7 +165,7 @@ fn what_is_limited_elsewhere_or_not_at_all_has_no_limit() {
     let bench = Bench::new();
     let leaves = "echo $$ > /sys/fs/cgroup/memory/cgroup.procs; exec true";
     let ran = bench.pagelab(&["limits", "-p", "default", "--", "sh", "-c", leaves]).ran();
-    ran.assert_exit(4, &["a process of it left its control group"]);
+    ran.assert_exit(4, &["one of its processes left the control group"]);
     let group = Group::with_limit(32 * M);
     // The kernel can take back clean file pages, so the limit is reached without killing a process.
     let file = bench.word("file");
@@ -235,7 +235,7 @@ fn what_needs_a_trace_and_what_needs_a_command_is_reported() {
     let refuses = |words: &[&str], expected: &[&str]| {
         bench.pagelab(&[&["limits"], words].concat()).ran().assert_exit(2, expected);
     };
-    refuses(&["-m", "cascade-lake", "--", "true"], &["true is none"]);
+    refuses(&["-m", "cascade-lake", "--", "true"], &["true is not one"]);
     refuses(&["-p", "default+always", "--", "true"], &["default+always can only be modelled"]);
     refuses(&["advised.trace", "-m", "nothing"], &["nothing"]);
     refuses(&["advised.trace", "--env", "A=b"], &["are for a command that runs", "advised.trace is a trace"]);
