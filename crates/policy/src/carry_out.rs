@@ -219,7 +219,11 @@ fn move_pieces<K: Kernel>(kernel: &mut K, pieces: &[Vma], bytes: u64) -> Result<
         let result = kernel.call(&move_call(piece.start, piece.length_bytes(), new_address_of(piece)))?;
         if is_error(result) {
             let moved: Vec<(u64, &Vma)> = pieces[..at].iter().map(|piece| (new_address_of(piece), piece)).collect();
-            move_back(kernel, (target as u64, bytes), new_address_of(piece), &moved)?;
+            // First the part of the target without VMAs: near vm.max_map_count the kernel refuses to move a VMA, and one VMA
+            // fewer can decide.
+            let free = new_address_of(piece);
+            kernel.call(&Call::Munmap { address: free, bytes: target as u64 + bytes - free })?;
+            move_back(kernel, &moved)?;
             return Ok(result);
         }
     }
@@ -231,22 +235,10 @@ fn move_call(from: u64, bytes: u64, to: u64) -> Call {
     Call::Mremap { address: from, old_bytes: bytes, new_bytes: bytes, flags, new_address: to }
 }
 
-/// Moves VMAs back from a new mapping, and unmaps the mapping. Its part from `free` on contains none of them.
-fn move_back<K: Kernel>(
-    kernel: &mut K,
-    (target, bytes): (u64, u64),
-    free: u64,
-    moved: &[(u64, &Vma)],
-) -> Result<(), K::Error> {
-    // First the part without them: near vm.max_map_count the kernel refuses to move a VMA, and one VMA fewer can decide.
-    kernel.call(&Call::Munmap { address: free, bytes: target + bytes - free })?;
-    let mut are_back = true;
+/// Moves VMAs back from these addresses. One that the kernel refuses to move keeps its content where it is.
+fn move_back<K: Kernel>(kernel: &mut K, moved: &[(u64, &Vma)]) -> Result<(), K::Error> {
     for (address, piece) in moved.iter().rev() {
-        are_back &= !is_error(kernel.call(&move_call(*address, piece.length_bytes(), piece.start))?);
-    }
-    // A VMA that the kernel refuses to move back keeps its content where it is.
-    if are_back && free > target {
-        kernel.call(&Call::Munmap { address: target, bytes: free - target })?;
+        kernel.call(&move_call(*address, piece.length_bytes(), piece.start))?;
     }
     Ok(())
 }
@@ -377,15 +369,13 @@ mod tests {
         const ENOMEM: i64 = -12;
         let (target, second) = (1u64 << 20, (1u64 << 20) + (64 << 10));
         assert_eq!(moved(&[0, 0]).0, 1 << 20);
-        // The second VMA stays where it is. Its place is unmapped first, then the first VMA returns.
-        let (result, calls) = moved(&[0, ENOMEM, 0, 0, 0]);
+        // The second VMA stays where it is. Its place is unmapped first, then the first VMA returns, or keeps its content.
         let rest = Call::Munmap { address: second, bytes: 192 << 10 };
         let back = move_call(target, 64 << 10, 0x10000);
-        assert_eq!((result, &calls[2..4]), (ENOMEM, &[rest, back][..]));
-        assert_eq!(calls[4..], [Call::Munmap { address: target, bytes: 64 << 10 }]);
-        // A VMA that cannot return keeps its content.
-        let (result, calls) = moved(&[0, ENOMEM, 0, ENOMEM]);
-        assert_eq!((result, &calls[2..]), (ENOMEM, &[rest, back][..]));
+        for returned in [0x10000, ENOMEM] {
+            let (result, calls) = moved(&[0, ENOMEM, 0, returned]);
+            assert_eq!((result, &calls[2..]), (ENOMEM, &[rest, back][..]));
+        }
         // Nothing was moved, so all of the new mapping is unmapped at once.
         let (result, calls) = moved(&[ENOMEM, 0]);
         assert_eq!((result, &calls[1..]), (ENOMEM, &[Call::Munmap { address: target, bytes: 256 << 10 }][..]));

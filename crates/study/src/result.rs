@@ -332,7 +332,7 @@ pub enum Warning {
         /// Whether CPU time therefore replaces wall time as the primary metric.
         cpu_decides: bool,
     },
-    /// All runs took the same wall time, and a figure that the program prints differs: the program may run for a set time.
+    /// All runs took nearly the same wall time, and a throughput that the program prints differs: the program may run for a fixed time.
     FixedTime {
         /// Median wall time of the runs, in seconds.
         wall_s: f64,

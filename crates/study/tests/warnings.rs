@@ -166,26 +166,30 @@ fn cpu_time_decides_if_the_first_process_ends_early() {
 }
 
 #[test]
-fn equal_wall_times_are_warned_of_if_the_program_prints_figures_that_differ() {
+fn similar_wall_times_are_warned_of_if_the_throughput_differs() {
     use study::metric::{Direction, Metric, Observation, Unit};
-    let with = |wall_s: fn(u32) -> f64, rate: fn(u32) -> f64, primary: &str| {
+    let with = |wall_s: fn(u32) -> f64, rate: fn(u32) -> f64, direction: Direction, primary: &str| {
         let mut all = trials(2, 8, |_, block| wall_s(block));
         for record in &mut all {
             record.observations.push(Observation::measured("tps", rate(record.trial.block)));
         }
         let mut metrics = Metric::of_every_trial();
-        metrics.push(Metric::new("tps", Unit::Custom, Direction::Higher));
+        metrics.push(Metric::new("tps", Unit::Custom, direction));
         let design = study::comparison::Design { metrics, primary: primary.into(), ..design(&["default", "thp"], 1) };
         analysis(&design, &all).warnings
     };
-    let set: fn(u32) -> f64 = |block| 5.0 + 0.001 * f64::from(block % 2);
-    let varied: fn(u32) -> f64 = |block| 100.0 + f64::from(block % 3);
-    let warned = with(set, varied, names::WALL_S);
-    assert_eq!(warned[0].remedy(), "then compare what it prints: --primary tps");
+    // Runs of pgbench -T 3 take 3.01 to 3.05 s.
+    let fixed: fn(u32) -> f64 = |block| 3.01 + 0.02 * f64::from(block % 3);
+    let rate: fn(u32) -> f64 = |block| 12_000.0 + 500.0 * f64::from(block % 4);
+    let warned = with(fixed, rate, Direction::Higher, names::WALL_S);
     assert!(matches!(&warned[..], [Warning::FixedTime { metric, .. }] if metric == "tps"), "{warned:?}");
-    assert_eq!(with(set, varied, "tps"), []);
-    assert_eq!(with(set, |_| 100.0, names::WALL_S), [], "nothing differs");
-    assert_eq!(with(varied, varied, names::WALL_S), [], "the time differs too");
+    assert_eq!(warned[0].remedy(), "then compare what it prints: --primary tps");
+    assert_eq!(with(fixed, rate, Direction::Higher, "tps"), []);
+    assert_eq!(with(fixed, |_| 12_000.0, Direction::Higher, names::WALL_S), [], "nothing differs");
+    assert_eq!(with(fixed, rate, Direction::Lower, names::WALL_S), [], "a latency can differ by itself");
+    let of_fixed_work: fn(u32) -> f64 = |block| 36_000.0 / (3.01 + 0.02 * f64::from(block % 3));
+    assert_eq!(with(fixed, of_fixed_work, Direction::Higher, names::WALL_S), [], "a fixed amount of work");
+    assert_eq!(with(|block| 3.0 + 0.1 * f64::from(block % 3), rate, Direction::Higher, names::WALL_S), []);
 }
 
 #[test]

@@ -16,9 +16,9 @@ use crate::text::enumerate;
 /// A part of an answer: the machine of its figures, and what they say. The machine is empty in a sentence of its own.
 type Part = (String, String);
 
-/// The answer of a study: the change of each configuration that the origin ranks, if the study has the origin's table. Otherwise the change that each
-/// policy causes against the baseline, as measured, or as modelled if nothing was measured. A study of variants or boots gets the same
-/// sentences for those.
+/// The answer of a study: the change of each configuration that the origin ranks, if the study has the origin's table. Otherwise
+/// the change that each policy causes against the baseline, as measured, or as modelled if nothing was measured. A study of
+/// variants or boots gets the same sentences for those.
 pub fn answer(report: &Report<'_>) -> String {
     if by_kernel::is_of_kernels(report) {
         return by_kernel::answer(report);
@@ -187,7 +187,7 @@ struct Changed {
 
 /// `mthp-64k has 2.1 % less wall time than thp on average over 14 workloads (-3.0 to -1.1 %)`; a clause after another one of the same
 /// metric and workloads does not repeat these: `base 8.1 % more (+5.0 to +11.2 %)`.
-fn list(changes: &[Changed], baseline: &str) -> Vec<String> {
+fn clauses_of(changes: &[Changed], baseline: &str) -> Vec<String> {
     let mut previous: Option<&Changed> = None;
     let mut clauses = Vec::new();
     for one in changes {
@@ -346,7 +346,7 @@ fn in_brackets(effect: &Effect) -> String {
 fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> Vec<String> {
     let baseline = &matrix.baseline;
     let outcomes = Outcomes::of(matrix, machine_figures, rows);
-    let mut clauses = list(&outcomes.changed, baseline);
+    let mut clauses = clauses_of(&outcomes.changed, baseline);
     clauses.extend(outcomes.equivalent);
     clauses.extend(gain_shares(matrix, machine_figures));
     if !outcomes.open.is_empty() {
@@ -383,7 +383,7 @@ pub(super) fn asked(total: &Total) -> String {
     if total.is_held { total.policy.clone() } else { format!("asking for {}", total.policy) }
 }
 
-/// What policies lack that have no figure to attribute to them: the beginning of a clause that names them.
+/// The beginning of a clause that names policies without a figure to attribute to them.
 fn lack(conclusion: Option<&Conclusion>) -> &'static str {
     match conclusion {
         Some(Conclusion::WithinTracerCost) => "no more than the tracer's cost is shown",
@@ -536,7 +536,7 @@ fn of_figure(sets: &[&Reproduction]) -> &'static str {
 
 /// Known reasons why the figures here may differ from the origin's, those of counted work last.
 pub fn differences(report: &Report<'_>) -> Vec<String> {
-    let mut reasons = measured_differences(report);
+    let mut reasons = differences_of_figures(report);
     for reason in report.counted.iter().flat_map(counted::differences) {
         if !reasons.contains(&reason) {
             reasons.push(reason);
@@ -545,8 +545,8 @@ pub fn differences(report: &Report<'_>) -> Vec<String> {
     reasons
 }
 
-/// Those of measured and modelled figures.
-pub(super) fn measured_differences(report: &Report<'_>) -> Vec<String> {
+/// Known reasons why measured and modelled figures may differ from the origin's.
+pub(super) fn differences_of_figures(report: &Report<'_>) -> Vec<String> {
     let sets = report.published();
     let mut reasons: Vec<String> = Vec::new();
     if report.definition.size == Size::Quick {

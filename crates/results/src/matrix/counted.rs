@@ -38,7 +38,7 @@ impl CountedCosts<'_> {
         self.others().first().filter(|_| !self.table.rows.is_empty())
     }
 
-    /// The phases of which somebody published the time that a variant saves; all phases if there is none.
+    /// The phases for which the time that a variant saves was published; all phases if there is none.
     fn published_phases(&self) -> Vec<&str> {
         let is_published = |phase: &&str| {
             self.counted.published.iter().any(|figure| figure.phase == *phase && !figure.is_of_instructions)
@@ -246,8 +246,8 @@ fn span(Range { low, high }: Range) -> String {
     }
 }
 
-/// `skip-level3 saves of vanilla's time (modelled, average over granules): at enable 21 to 48 % on pages, ...`: the saving of the
-/// second variant in each published phase, without a full stop. `None` if nothing was counted.
+/// `skip-level3 takes less time than vanilla (modelled, average over granules): at enable 21 to 48 % on pages, ...`: the saving of
+/// the second variant in each published phase, without a full stop. `None` if nothing was counted.
 pub fn answer(counted_costs: &CountedCosts<'_>) -> Option<String> {
     let variant = counted_costs.compared()?;
     let of_phase = |phase: &&str| {
@@ -260,8 +260,9 @@ pub fn answer(counted_costs: &CountedCosts<'_>) -> Option<String> {
     };
     let phases: Vec<String> = counted_costs.published_phases().iter().filter_map(of_phase).collect();
     let first = counted_costs.first();
-    (!phases.is_empty())
-        .then(|| format!("{variant} saves of {first}'s time (modelled, average over granules): {}", phases.join("; ")))
+    (!phases.is_empty()).then(|| {
+        format!("{variant} takes less time than {first} (modelled, average over granules): {}", phases.join("; "))
+    })
 }
 
 /// The first saving of the answer, for a title.

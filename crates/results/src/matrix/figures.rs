@@ -37,7 +37,8 @@ pub fn of_program(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet
 /// A run of each workload under the baseline: its time, how much runs differ, its memory; and how much of the memory each policy
 /// got. Empty for models, emulators and boots. `columns`: the noun for the columns of the matrix.
 pub fn of_runs(matrix: &Matrix, machine_figures: MachineFigures<'_>, columns: &str) -> Sheet {
-    let runs: Vec<(&Row, &Cell)> = rows_of(matrix, machine_figures).filter_map(|row| Some((row, run(row)?))).collect();
+    let runs: Vec<(&Row, &Cell)> =
+        rows_of(matrix, machine_figures).filter_map(|row| Some((row, baseline_of_runs(row)?))).collect();
     let has_coverage = |policy: &&String| {
         runs.iter().flat_map(|(row, _)| &row.cells).any(|cell| cell.policy == **policy && cell.coverage_ratio.is_some())
     };
@@ -64,8 +65,8 @@ pub fn of_runs(matrix: &Matrix, machine_figures: MachineFigures<'_>, columns: &s
     }
 }
 
-/// The baseline's cell of a row whose figures come from runs on a processor.
-fn run(row: &Row) -> Option<&Cell> {
+/// The baseline of a row whose figures come from runs on a processor.
+fn baseline_of_runs(row: &Row) -> Option<&Cell> {
     let baseline = row.cells.iter().find(|cell| cell.conclusion == Conclusion::Baseline)?;
     let is_of_runs = row.provenance != Provenance::Modelled && !row.is_emulated && baseline.basis.boots == 0;
     is_of_runs.then_some(baseline)

@@ -4,7 +4,7 @@ use study::guest::NO_STUDY;
 use study::stats::Effect;
 use study_files::matrix::{Conclusion, Matrix, Reproduction, Row, Total};
 
-use super::answer::measured_differences;
+use super::answer::differences_of_figures;
 use super::cells::{MAX_REASONS, Sheet, change, in_cell, of_found, place, totals_of};
 use super::{Report, all_machine_figures, counted, explained, figures, fits, further, of_origin, rows_of, series};
 use crate::figure::{self, Change};
@@ -146,7 +146,7 @@ fn published<'a>(sets: impl Iterator<Item = &'a Reproduction>) -> Sheet {
 /// All known reasons why figures here can differ from the published ones, if the sentence on the origin's claim has not all of them.
 /// Those of counted work are in its own table.
 pub(super) fn all_differences(report: &Report<'_>) -> Sheet {
-    let all = if report.published().next().is_some() { measured_differences(report) } else { Vec::new() };
+    let all = if report.published().next().is_some() { differences_of_figures(report) } else { Vec::new() };
     let rows = if all.len() > MAX_REASONS { all.into_iter().map(|reason| vec![reason]).collect() } else { Vec::new() };
     Sheet {
         caption: "Why figures here can differ from the published ones".to_owned(),

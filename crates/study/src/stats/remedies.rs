@@ -72,7 +72,8 @@ impl Warning {
                 )
             }
             Warning::FixedTime { wall_s, metric } => format!(
-                "every run took {wall_s:.1} s, within 1 %: if the command runs for a set time, its wall time says nothing about {metric}"
+                "all runs took nearly the same time ({wall_s:.1} s), but {metric} differs: if the command runs for a fixed time, its wall \
+                 time says nothing about {metric}"
             ),
             Warning::SharedMemory { bytes, .. } => format!(
                 "{} of the memory is shared: its page size is set by the program (PostgreSQL: huge_pages) or by shmem_enabled, and no \

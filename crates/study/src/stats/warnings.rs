@@ -5,7 +5,7 @@ use super::holding::holding;
 use super::median::median;
 use super::trend::Trend;
 use crate::comparison::Design;
-use crate::metric::{Metric, Unit, names};
+use crate::metric::{Direction, Metric, Unit, names};
 use crate::result::{ArmAnalysis, Outcome, Warning};
 use crate::trial::TrialRecord;
 use policy::machine::State;
@@ -36,10 +36,13 @@ const MAX_LOOKS_SHARE: f64 = 0.001;
 const MIN_OUTLIVED_SHARE: f64 = 0.1;
 /// Minimum seconds by which others outlive the first process for a warning, if they outlive it for longer than it lived.
 const MIN_OUTLIVED_S: f64 = 0.1;
-/// Maximum ratio of two wall times of a program that runs for a set time.
-const MAX_SET_TIME_RATIO: f64 = 1.01;
+/// Maximum ratio of two wall times of a program that runs for a fixed time. Its start and end come on top.
+const MAX_FIXED_TIME_RATIO: f64 = 1.05;
+/// How many times as far apart as the wall times its throughputs must be, as logarithms. The throughput of a fixed amount of work is
+/// as far apart as the wall times.
+const MIN_FIXED_TIME_SPREADS: f64 = 3.0;
 /// Minimum seconds of such a program.
-const MIN_SET_TIME_S: f64 = 0.5;
+const MIN_FIXED_TIME_S: f64 = 0.5;
 /// Minimum shared memory for a warning, as a share of the memory to which policies apply.
 const MIN_SHARED_SHARE: f64 = 0.1;
 /// Minimum shared memory for a warning, in bytes.
@@ -237,17 +240,19 @@ fn outlived_share(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Opt
 
 fn fixed_time(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
     let values = |metric: &str| design.compared().flat_map(|arm| blocks.values(arm, metric)).collect::<Vec<f64>>();
-    let ratio = |values: &[f64]| {
+    let log_spread = |values: &[f64]| {
         let least = values.iter().copied().min_by(f64::total_cmp)?;
-        Some(values.iter().copied().max_by(f64::total_cmp)? / least)
+        Some((values.iter().copied().max_by(f64::total_cmp)? / least).ln())
     };
     let mut all_wall_s = values(names::WALL_S);
-    let wall_s = median(&mut all_wall_s)?;
-    let is_set = ratio(&all_wall_s)? <= MAX_SET_TIME_RATIO && wall_s >= MIN_SET_TIME_S;
+    let (wall_s, wall_spread) = (median(&mut all_wall_s)?, log_spread(&all_wall_s)?);
+    let is_fixed = wall_spread <= MAX_FIXED_TIME_RATIO.ln() && wall_s >= MIN_FIXED_TIME_S;
     let differs = |metric: &&Metric| {
-        metric.unit == Unit::Custom && ratio(&values(&metric.name)).is_some_and(|ratio| ratio > MAX_SET_TIME_RATIO)
+        let is_throughput = metric.unit == Unit::Custom && metric.direction == Direction::Higher;
+        let spread = log_spread(&values(&metric.name)).filter(|_| is_throughput);
+        spread.is_some_and(|spread| spread > design.band_ratio.ln_1p().max(MIN_FIXED_TIME_SPREADS * wall_spread))
     };
-    let metric = design.metrics.iter().find(differs).filter(|_| is_set && design.primary == names::WALL_S)?;
+    let metric = design.metrics.iter().find(differs).filter(|_| is_fixed && design.primary == names::WALL_S)?;
     Some(Warning::FixedTime { wall_s, metric: metric.name.clone() })
 }
 

@@ -9,7 +9,7 @@ mod wins;
 
 use study_files::matrix::Matrix;
 
-use super::parts::{command, lead, marked, page, section, title, typeset};
+use super::parts::{capitalised_first, command, lead, marked, page, section, title, typeset};
 use super::tables::wide;
 use crate::matrix::{
     Report, Sheet, all_machine_figures, answer, claimed, counted, findings, further, of_origin, series, sheets,
@@ -89,6 +89,8 @@ fn header(report: &Report<'_>) -> String {
     let definition = report.definition;
     let answered = crate::matrix::title(report);
     let (claim, _) = claim_and_rest(&answered);
+    // A policy's name keeps its letters.
+    let claim = if claim.starts_with("asking for ") { capitalised_first(claim) } else { claim.to_owned() };
     format!(
         "<header>\n<p class=\"kicker\">pagelab · study {} · {}</p>\n{}{}{}{}{}</header>\n",
         escape(&definition.name),

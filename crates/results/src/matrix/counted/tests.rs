@@ -99,7 +99,7 @@ fn a_range_confirms_a_direction_and_no_size() {
         let text = conclude(report).join("\n");
         assert!(
             text.contains(
-                ". skip saves of vanilla's time (modelled, average over granules): at enable 12 to 25 % on thp."
+                ". skip takes less time than vanilla (modelled, average over granules): at enable 12 to 25 % on thp."
             ),
             "{text}"
         );
